@@ -14,8 +14,9 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/revision"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // fakeParty is the fake worker of a party: it restarts each workload at once, unless the test holds, fails or refuses
@@ -34,10 +35,10 @@ func newParty() *fakeParty {
 }
 
 func (p *fakeParty) register(w worker.Worker) {
-	w.RegisterActivityWithOptions(p.run, activity.RegisterOptions{Name: workloadops.ActivityRun})
-	w.RegisterActivityWithOptions(p.restore, activity.RegisterOptions{Name: workloadops.ActivityRestore})
-	w.RegisterActivityWithOptions(p.preflight, activity.RegisterOptions{Name: workloadops.ActivityPreflight})
-	w.RegisterActivityWithOptions(p.diff, activity.RegisterOptions{Name: workloadops.ActivityDiff})
+	w.RegisterActivityWithOptions(p.run, activity.RegisterOptions{Name: operation.ActivityRun})
+	w.RegisterActivityWithOptions(p.restore, activity.RegisterOptions{Name: operation.ActivityRestore})
+	w.RegisterActivityWithOptions(p.preflight, activity.RegisterOptions{Name: operation.ActivityPreflight})
+	w.RegisterActivityWithOptions(p.diff, activity.RegisterOptions{Name: operation.ActivityDiff})
 }
 
 // hold keeps workloads from getting ready until open is called.
@@ -78,17 +79,17 @@ func (p *fakeParty) warn(name, reason string) {
 	p.warned[name] = reason
 }
 
-func (p *fakeParty) run(ctx context.Context, in workloadops.Request) (workloadops.Result, error) {
+func (p *fakeParty) run(ctx context.Context, in operation.Request) (workload.Result, error) {
 	name := in.Workload.WorkloadRef.Name
 	p.mu.Lock()
 	gate, kind := p.gates[name], p.failing[name]
 	p.mu.Unlock()
 	if kind != "" {
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(name+" cannot: "+string(kind),
+		return workload.Result{}, temporal.NewNonRetryableApplicationError(name+" cannot: "+string(kind),
 			string(kind), nil, failure.Details{Holder: "rollout/default/shop/ended@run-1"})
 	}
 	if gate != nil {
-		activity.RecordHeartbeat(ctx, workloadops.Progress{Message: name + ": 2 of 3 pods are ready"})
+		activity.RecordHeartbeat(ctx, workload.Progress{Message: name + ": 2 of 3 pods are ready"})
 		ticker := time.NewTicker(pollInterval)
 		defer ticker.Stop()
 		for open := true; open; {
@@ -96,40 +97,40 @@ func (p *fakeParty) run(ctx context.Context, in workloadops.Request) (workloadop
 			case <-gate:
 				open = false
 			case <-ticker.C:
-				activity.RecordHeartbeat(ctx, workloadops.Progress{Message: name + ": 2 of 3 pods are ready"})
+				activity.RecordHeartbeat(ctx, workload.Progress{Message: name + ": 2 of 3 pods are ready"})
 			case <-ctx.Done():
-				return workloadops.Result{}, ctx.Err()
+				return workload.Result{}, ctx.Err()
 			}
 		}
 	}
-	return workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true,
+	return workload.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true,
 		Change: revision.Change{FromRevision: "1", ToRevision: "2"}}, nil
 }
 
-func (p *fakeParty) restore(context.Context, workloadops.Request) (workloadops.Result, error) {
-	return workloadops.Result{}, nil
+func (p *fakeParty) restore(context.Context, operation.Request) (workload.Result, error) {
+	return workload.Result{}, nil
 }
 
-func (p *fakeParty) preflight(_ context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
+func (p *fakeParty) preflight(_ context.Context, in operation.PreflightRequest) (operation.PreflightResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var result workloadops.PreflightResult
+	var result operation.PreflightResult
 	for i, request := range in.Requests {
 		if reason := p.refused[request.Workload.WorkloadRef.Name]; reason != "" {
-			result.Refusals = append(result.Refusals, workloadops.Refusal{Index: i, Reason: reason})
+			result.Refusals = append(result.Refusals, operation.Refusal{Index: i, Reason: reason})
 		}
 		if reason := p.warned[request.Workload.WorkloadRef.Name]; reason != "" {
-			result.Warnings = append(result.Warnings, workloadops.Refusal{Index: i, Reason: reason})
+			result.Warnings = append(result.Warnings, operation.Refusal{Index: i, Reason: reason})
 		}
 	}
 	return result, nil
 }
 
-func (p *fakeParty) diff(_ context.Context, in workloadops.PreflightRequest) (workloadops.DiffResult, error) {
-	var result workloadops.DiffResult
+func (p *fakeParty) diff(_ context.Context, in operation.PreflightRequest) (operation.DiffResult, error) {
+	var result operation.DiffResult
 	for _, request := range in.Requests {
 		result.Workloads = append(result.Workloads,
-			workloadops.Diff{Changes: true, Summary: string(request.Operation) + " " +
+			operation.Diff{Changes: true, Summary: string(request.Operation) + " " +
 				request.Workload.WorkloadRef.Name})
 	}
 	return result, nil

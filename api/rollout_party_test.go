@@ -21,7 +21,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/workflows"
 )
 
@@ -149,7 +149,7 @@ func (p *fakeRolloutParty) move(ctx context.Context, in rollout.MoveRequest) (ro
 	defer ticker.Stop()
 	for waiting := gate != nil; waiting; {
 		one := int32(1)
-		activity.RecordHeartbeat(ctx, workloadops.Progress{Message: "1 of 2 new pods are ready", Updated: &one,
+		activity.RecordHeartbeat(ctx, workload.Progress{Message: "1 of 2 new pods are ready", Updated: &one,
 			UpdatedReady: &one})
 		select {
 		case <-gate:

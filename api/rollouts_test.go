@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 func TestRollout_FromStartToEnd(t *testing.T) {
@@ -133,7 +133,7 @@ func TestStartRollout_Refusals(t *testing.T) {
 	e.startRollout("x:2", "")
 	e.waitApproval()
 
-	live := workloadops.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.rollout().Workflow.RunID}.String()
+	live := workload.Holder{WorkflowID: "rollout/default/shop/order", RunID: e.rollout().Workflow.RunID}.String()
 	e.rollouts.answers(rollout.PreflightResult{Holder: live, HeldObject: "Deployment order"})
 	held := e.call("POST", "/api/v1/rollouts", rolloutBody("x:2", `"name":"other",`), jsonBody).is(http.StatusConflict,
 		"another name, the same workload")
@@ -141,8 +141,8 @@ func TestStartRollout_Refusals(t *testing.T) {
 	require.Contains(t, held.problem().Detail, "Deployment order is held by the release rollout/default/shop/order")
 	e.call("GET", "/api/v1/rollouts/shop/other", "").is(http.StatusNotFound, "no record was written")
 
-	foreign := workloadops.Holder{WorkflowID: "rollout/default/shop/other", RunID: "run",
-		Engine: workloadops.Engine{UID: "uid-b", Name: "blue"}}.String()
+	foreign := workload.Holder{WorkflowID: "rollout/default/shop/other", RunID: "run",
+		Engine: workload.Engine{UID: "uid-b", Name: "blue"}}.String()
 	e.rollouts.answers(rollout.PreflightResult{Holder: foreign, HeldObject: "Deployment order"})
 	held = e.call("POST", "/api/v1/rollouts", rolloutBody("x:2", `"name":"other",`), jsonBody).is(http.StatusConflict,
 		"another engine's release, even of the same name")

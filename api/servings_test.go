@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/instant"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -106,7 +106,7 @@ func TestGetServing(t *testing.T) {
 	require.NoError(t, e.store.UpdateServingStatus(t.Context(), kd))
 	got = e.serving("one")
 	require.Equal(t, "ImagePullBackOff", got.Reason)
-	require.Equal(t, &plan.WorkflowRef{ID: "serving/one/1", RunID: "run-1", URL: got.Operation.Workflow.URL},
+	require.Equal(t, &audit.WorkflowRef{ID: "serving/one/1", RunID: "run-1", URL: got.Operation.Workflow.URL},
 		got.Operation.Workflow)
 	require.Contains(t, got.Operation.Workflow.URL, "http://ui.example/", "with its page in the Temporal UI")
 	require.EqualValues(t, 1, got.Parties[0].AvailableReplicas)

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const trafficBody = `
@@ -54,7 +54,7 @@ func TestTrafficRoutings_CRUD(t *testing.T) {
 		e.call("GET", "/api/v1/trafficroutings?namespace="+namespace, "")).Items, 1)
 
 	e.startRollout("x:2", "")
-	claim := workloadops.Holder{WorkflowID: "rollout/default/shop/order",
+	claim := workload.Holder{WorkflowID: "rollout/default/shop/order",
 		RunID: e.waitApproval().Workflow.RunID}.String()
 	e.holdTraffic(namespace, claim, "rollout/default/shop/gone@run")
 	held := e.call("DELETE", path, "").is(http.StatusConflict, "a rollout that runs holds it")
@@ -81,7 +81,7 @@ func TestRollout_WaitsForTrafficRouting_AndCanBeRolledBack(t *testing.T) {
 	e.call("PUT", "/api/v1/trafficroutings/"+namespace+"/mse", trafficBody, yamlBody).is(http.StatusCreated,
 		"it is new")
 	e.startRollout("x:2", "")
-	e.holdTraffic(namespace, workloadops.Holder{WorkflowID: "rollout/default/shop/order",
+	e.holdTraffic(namespace, workload.Holder{WorkflowID: "rollout/default/shop/order",
 		RunID: e.waitApproval().Workflow.RunID}.String())
 	e.writeTraffic(namespace, func(found *v1alpha1.TrafficRouting) { found.Status.Phase = v1alpha1.TrafficFinalizing })
 

@@ -26,6 +26,7 @@ import (
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
 )
@@ -290,7 +291,7 @@ func shopTask() plan.Task {
 						Change: revision.Change{FromReplicas: &three, ToReplicas: &zero}},
 				}},
 		},
-		Workflow: &plan.WorkflowRef{ID: "task/shop-1", RunID: "run-1", URL: "http://127.0.0.1:8233/task"},
+		Workflow: &audit.WorkflowRef{ID: "task/shop-1", RunID: "run-1", URL: "http://127.0.0.1:8233/task"},
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	clirollout "slipway.io/slipway/cli/rollout"
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 )
@@ -44,7 +43,7 @@ func webRollout() rollout.Status {
 			Until: afterP(2 * time.Hour),
 			Gate:  "gate-2", Message: "approve step 2 to continue"},
 		History:  []audit.Entry{},
-		Workflow: &plan.WorkflowRef{ID: "rollout/default/shop/web", RunID: "run-1", URL: "http://127.0.0.1:8233/x"},
+		Workflow: &audit.WorkflowRef{ID: "rollout/default/shop/web", RunID: "run-1", URL: "http://127.0.0.1:8233/x"},
 	}
 }
 

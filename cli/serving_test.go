@@ -14,8 +14,8 @@ import (
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -44,7 +44,7 @@ func twoParties() serving.View {
 		Parties: []serving.PartyView{alice, bob}, CreatedAt: before(time.Hour),
 		Operation: &serving.OperationView{Kind: serving.KindUpdate, Generation: 2, Done: true,
 			StartedAt: beforeP(time.Minute),
-			Workflow:  &plan.WorkflowRef{ID: "serving/serving-01/2", RunID: "run-1", URL: "http://ui/serving"}}}
+			Workflow:  &audit.WorkflowRef{ID: "serving/serving-01/2", RunID: "run-1", URL: "http://ui/serving"}}}
 }
 
 // updating is the serving while bob is updated and one of its pods does not start.

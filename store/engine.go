@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // The ConfigMap in the engine's namespace with its identity.
@@ -28,13 +28,13 @@ func (s *Store) SetEngineName(name string) {
 
 // Engine returns this engine as its claims name it. The first process creates the UID, which stays the same as long as
 // the ConfigMap exists.
-func (s *Store) Engine(ctx context.Context) (workloadops.Engine, error) {
+func (s *Store) Engine(ctx context.Context) (workload.Engine, error) {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
 	if s.engine.UID != "" {
 		return s.engine, nil
 	}
-	var engine workloadops.Engine
+	var engine workload.Engine
 	err := failure.RetryOnConflict("ConfigMap "+engineObject, func() (err error) {
 		engine, err = s.readEngine(ctx)
 		return err
@@ -45,8 +45,8 @@ func (s *Store) Engine(ctx context.Context) (workloadops.Engine, error) {
 	return engine, err
 }
 
-func (s *Store) readEngine(ctx context.Context) (workloadops.Engine, error) {
-	var none workloadops.Engine
+func (s *Store) readEngine(ctx context.Context) (workload.Engine, error) {
+	var none workload.Engine
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	maps, object := s.core.ConfigMaps(s.namespace), "ConfigMap "+s.namespace+"/"+engineObject
@@ -73,5 +73,5 @@ func (s *Store) readEngine(ctx context.Context) (workloadops.Engine, error) {
 			return none, asFailure(err, object)
 		}
 	}
-	return workloadops.Engine{UID: found.Data[engineKeyUID], Name: found.Data[engineKeyName]}, nil
+	return workload.Engine{UID: found.Data[engineKeyUID], Name: found.Data[engineKeyName]}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/test/harness"
 )
@@ -24,7 +24,7 @@ func TestAnEngineHasOneUID(t *testing.T) {
 		return s
 	}
 	var wg sync.WaitGroup
-	engines := make([]workloadops.Engine, 5)
+	engines := make([]workload.Engine, 5)
 	for i := range engines {
 		s := process()
 		wg.Go(func() { engines[i], _ = s.Engine(testContext(t)) })
@@ -32,7 +32,7 @@ func TestAnEngineHasOneUID(t *testing.T) {
 	wg.Wait()
 	require.NotEmpty(t, engines[0].UID)
 	for _, engine := range engines {
-		require.Equal(t, workloadops.Engine{UID: engines[0].UID, Name: own}, engine,
+		require.Equal(t, workload.Engine{UID: engines[0].UID, Name: own}, engine,
 			"five processes that start at once get one UID, and the namespace as name")
 	}
 
@@ -40,7 +40,7 @@ func TestAnEngineHasOneUID(t *testing.T) {
 	server.SetEngineName("blue")
 	renamed, err := server.Engine(testContext(t))
 	require.NoError(t, err)
-	require.Equal(t, workloadops.Engine{UID: engines[0].UID, Name: "blue"}, renamed,
+	require.Equal(t, workload.Engine{UID: engines[0].UID, Name: "blue"}, renamed,
 		"a server sets the name, the UID is unchanged")
 	worker, err := process().Engine(testContext(t))
 	require.NoError(t, err)

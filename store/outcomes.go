@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/plan"
@@ -65,7 +66,7 @@ func (s *Store) CompleteRollout(ctx context.Context, record string, status rollo
 type ending struct {
 	record, state, reason string
 	began, finished       *time.Time
-	workflow              *plan.WorkflowRef
+	workflow              *audit.WorkflowRef
 	status                any
 	packages              []string
 	services              *plan.ServiceCounts

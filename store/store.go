@@ -26,7 +26,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // defaultNamespace is the default namespace of the engine's objects.
@@ -63,7 +63,7 @@ type Store struct {
 	engineName string
 	engineMu   sync.Mutex
 	// engine is the result of Engine; it never changes during the life of the process.
-	engine workloadops.Engine
+	engine workload.Engine
 }
 
 // New returns a store on the namespace ("": defaultNamespace) of the cluster of config (see kube.Configure), with its

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/instant"
@@ -301,7 +302,7 @@ func finished(task string, at time.Time) plan.Task {
 	return plan.Task{ID: task, Plan: "shop", State: plan.TaskSucceeded, Reason: "all is done", CreatedAt: at,
 		StartedAt: &at, FinishedAt: &at,
 		Services: []plan.ServiceStatus{{ServiceID: "111", State: plan.ItemSucceeded}},
-		Workflow: &plan.WorkflowRef{ID: plan.WorkflowID(task), RunID: "run"}}
+		Workflow: &audit.WorkflowRef{ID: plan.WorkflowID(task), RunID: "run"}}
 }
 
 func TestRecordsFromMemoryAndFromTheServer(t *testing.T) {

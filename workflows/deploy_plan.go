@@ -8,9 +8,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // DeployPlanResult is the outcome of a task; its record holds the whole task.
@@ -101,7 +101,7 @@ type finishedItem struct {
 }
 
 type beginAnswer struct {
-	result workloadops.BeginTaskResult
+	result operation.BeginTaskResult
 	err    error
 }
 
@@ -136,7 +136,7 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
 		RerunOf: in.RerunOf, ReverseOf: in.ReverseOf, Actor: in.Actor, ExecuteReason: in.Reason,
 		State: r.machine.State, Reason: r.machine.Reason,
-		Workflow: &plan.WorkflowRef{ID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID}}
+		Workflow: &audit.WorkflowRef{ID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID}}
 	if in.State != nil {
 		r.machine.LoadMemory(in.State.Machine)
 		r.task.StartedAt, r.task.Services, r.task.Interruptions = in.State.StartedAt, in.State.Services,
@@ -174,13 +174,13 @@ func (r *taskRun) begin() {
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		var a beginAnswer
 		a.err = perform(withActivity(ctx, centreForever, "check that this is the plan's live task"),
-			workloadops.ActivityBeginTask, r.request(), &a.result)
+			operation.ActivityBeginTask, r.request(), &a.result)
 		r.beginAnswer = &a
 	})
 }
 
-func (r *taskRun) request() workloadops.TaskRequest {
-	return workloadops.TaskRequest{Task: r.in.Task, Plan: r.in.Plan, RunID: r.task.Workflow.RunID}
+func (r *taskRun) request() operation.TaskRequest {
+	return operation.TaskRequest{Task: r.in.Task, Plan: r.in.Plan, RunID: r.task.Workflow.RunID}
 }
 
 func (r *taskRun) hasResult() bool {
@@ -332,7 +332,7 @@ func (r *taskRun) conclude() {
 	r.task.FinishedAt = &now
 	r.show()
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		err := perform(withActivity(ctx, centreForever, "write the record"), workloadops.ActivityCompleteRecord,
+		err := perform(withActivity(ctx, centreForever, "write the record"), operation.ActivityCompleteRecord,
 			r.request(), nil)
 		if err != nil {
 			workflow.GetLogger(ctx).Error("the record could not be written", "task", r.in.Task, "error", err)
@@ -409,10 +409,10 @@ func (r *taskRun) carryOut(e *envelope[plan.Command], _ time.Time) (audit.Outcom
 
 // prevented returns why an interrupted task cannot resume now; "" if it can.
 func (r *taskRun) prevented() string {
-	var result workloadops.BeginTaskResult
+	var result operation.BeginTaskResult
 	again := r.request()
 	again.Reclaim = true
-	err := perform(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), workloadops.ActivityBeginTask,
+	err := perform(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), operation.ActivityBeginTask,
 		again, &result)
 	switch {
 	case err != nil:

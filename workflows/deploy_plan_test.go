@@ -21,9 +21,10 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // stage is a test environment in which time is skipped and the outside world is scripted.
@@ -31,14 +32,14 @@ type stage struct {
 	*testsuite.TestWorkflowEnvironment
 	t *testing.T
 	// run plays workload.Run; by default each operation succeeds at once.
-	run func(request workloadops.Request) (workloadops.Result, error)
+	run func(request operation.Request) (workload.Result, error)
 	// restore plays workload.Restore; by default it succeeds, or is forbidden for a while.
-	restore func(request workloadops.RestoreRequest) error
+	restore func(request operation.RestoreRequest) error
 	// restored are the workloads whose settings were restored.
 	restored []string
 	// orders are the workloads of every item; out is the count of unavailable pods of each. Without orders an item has
 	// one workload.
-	orders []workloadops.WorkloadOrder
+	orders []operation.WorkloadOrder
 	out    map[string]int32
 	// centreAway is how often the centre fails to answer who holds a workload.
 	centreAway int
@@ -71,59 +72,59 @@ func newStage(t *testing.T) *stage {
 		return s.rollout(ctx, in)
 	},
 		workflow.RegisterOptions{Name: TypeRollout})
-	s.run = func(workloadops.Request) (workloadops.Result, error) {
-		return workloadops.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
+	s.run = func(operation.Request) (workload.Result, error) {
+		return workload.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
 	}
 	register := func(name string, fn any) { s.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name}) }
-	register(workloadops.ActivityBeginTask, func(context.Context, workloadops.TaskRequest) (workloadops.BeginTaskResult,
+	register(operation.ActivityBeginTask, func(context.Context, operation.TaskRequest) (operation.BeginTaskResult,
 		error) {
-		return workloadops.BeginTaskResult{Superseded: s.superseded}, nil
+		return operation.BeginTaskResult{Superseded: s.superseded}, nil
 	})
-	register(workloadops.ActivityCompleteRecord, func(context.Context, workloadops.TaskRequest) error {
+	register(operation.ActivityCompleteRecord, func(context.Context, operation.TaskRequest) error {
 		s.recorded = true
 		return nil
 	})
-	register(workloadops.ActivityCountUnavailable,
-		func(_ context.Context, in workloadops.UnavailableRequest) (workloadops.UnavailableResult, error) {
-			var answer workloadops.UnavailableResult
+	register(operation.ActivityCountUnavailable,
+		func(_ context.Context, in operation.UnavailableRequest) (operation.UnavailableResult, error) {
+			var answer operation.UnavailableResult
 			for _, w := range in.Workloads {
 				answer.Unavailable = append(answer.Unavailable, s.out[w.WorkloadRef.Name])
 			}
 			return answer, nil
 		})
-	register(workloadops.ActivityLoadItem, func(_ context.Context,
-		in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
+	register(operation.ActivityLoadItem, func(_ context.Context,
+		in operation.LoadItemRequest) (operation.LoadItemResult, error) {
 		if s.orders != nil {
-			return workloadops.LoadItemResult{Workloads: s.orders, RollOut: s.rollOut}, nil
+			return operation.LoadItemResult{Workloads: s.orders, RollOut: s.rollOut}, nil
 		}
-		return workloadops.LoadItemResult{Workloads: []workloadops.WorkloadOrder{order(fmt.Sprintf("w%d", in.Item))}},
+		return operation.LoadItemResult{Workloads: []operation.WorkloadOrder{order(fmt.Sprintf("w%d", in.Item))}},
 			nil
 	})
-	register(workloadops.ActivityClaimHolder, func(context.Context,
-		workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+	register(workload.ActivityClaimHolder, func(context.Context,
+		workload.ClaimHolderRequest) (workload.ClaimHolderResult, error) {
 		if s.centreAway > 0 {
 			s.centreAway--
-			return workloadops.ClaimHolderResult{},
+			return workload.ClaimHolderResult{},
 				temporal.NewNonRetryableApplicationError("Temporal does not answer", "Unavailable", nil)
 		}
-		return workloadops.ClaimHolderResult{Dead: s.holderDead, Reason: "as scripted"}, nil
+		return workload.ClaimHolderResult{Dead: s.holderDead, Reason: "as scripted"}, nil
 	})
-	register(workloadops.ActivityRun, func(_ context.Context, request workloadops.Request) (workloadops.Result, error) {
+	register(operation.ActivityRun, func(_ context.Context, request operation.Request) (workload.Result, error) {
 		s.began = append(s.began, request.Workload.WorkloadRef.Name)
 		return s.run(request)
 	})
-	register(workloadops.ActivityRestore, func(_ context.Context,
-		request workloadops.RestoreRequest) (workloadops.Result, error) {
+	register(operation.ActivityRestore, func(_ context.Context,
+		request operation.RestoreRequest) (workload.Result, error) {
 		if s.restore != nil {
-			return workloadops.Result{}, s.restore(request)
+			return workload.Result{}, s.restore(request)
 		}
 		if s.restoreForbidden > 0 {
 			s.restoreForbidden--
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("may not patch",
+			return workload.Result{}, temporal.NewNonRetryableApplicationError("may not patch",
 				string(failure.Forbidden), nil)
 		}
 		s.restored = append(s.restored, request.Workload.WorkloadRef.Name)
-		return workloadops.Result{}, nil
+		return workload.Result{}, nil
 	})
 	s.OnUpsertMemo(mock.Anything).Return(nil).Maybe()
 	s.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
@@ -132,8 +133,8 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-func order(name string) workloadops.WorkloadOrder {
-	var o workloadops.WorkloadOrder
+func order(name string) operation.WorkloadOrder {
+	var o operation.WorkloadOrder
 	o.Queue = catalog.PartyQueue("default")
 	o.Request.Workload.Namespace = "shop"
 	o.Request.Workload.WorkloadRef.Kind, o.Request.Workload.WorkloadRef.Name = "Deployment", name
@@ -187,8 +188,8 @@ func (s *stage) update(verb plan.Verb, request VerbRequest, then func(VerbRespon
 // slow makes every operation take that long, in the test's time.
 func (s *stage) slow(d time.Duration) {
 	s.run = nil
-	s.OnActivity(workloadops.ActivityRun, mock.Anything,
-		mock.Anything).After(d).Return(workloadops.Result{Message: "done", Changed: true}, nil)
+	s.OnActivity(operation.ActivityRun, mock.Anything,
+		mock.Anything).After(d).Return(workload.Result{Message: "done", Changed: true}, nil)
 }
 
 func TestDeployPlan_ReleasesWaveByWave(t *testing.T) {
@@ -301,13 +302,13 @@ func TestDeployPlan_ExecutesARepeatedKeyOnce(t *testing.T) {
 
 func TestDeployPlan_FailsImmediately_WhenAnItemFails(t *testing.T) {
 	s := newStage(t)
-	s.OnActivity(workloadops.ActivityRun, mock.Anything, mock.MatchedBy(func(r workloadops.Request) bool {
+	s.OnActivity(operation.ActivityRun, mock.Anything, mock.MatchedBy(func(r operation.Request) bool {
 		return r.Workload.WorkloadRef.Name == "w1"
 	})).
-		Return(workloadops.Result{}, temporal.NewNonRetryableApplicationError("pod x: ImagePullBackOff",
+		Return(workload.Result{}, temporal.NewNonRetryableApplicationError("pod x: ImagePullBackOff",
 			string(failure.WorkloadFailed), nil))
-	s.OnActivity(workloadops.ActivityRun, mock.Anything,
-		mock.Anything).After(time.Hour).Return(workloadops.Result{Message: "done", Changed: true}, nil)
+	s.OnActivity(operation.ActivityRun, mock.Anything,
+		mock.Anything).After(time.Hour).Return(workload.Result{Message: "done", Changed: true}, nil)
 	s.RegisterDelayedCallback(func() {
 		task := s.task()
 		require.Equal(t, plan.TaskFailed, task.State, "the task is failed at once")
@@ -328,15 +329,15 @@ func TestDeployPlan_IsInterruptedAndResumed_WhenClusterUnreachable(t *testing.T)
 	s := newStage(t)
 	calls := 0
 	var spent int64
-	s.run = func(r workloadops.Request) (workloadops.Result, error) {
+	s.run = func(r operation.Request) (workload.Result, error) {
 		calls++
 		if calls == 1 {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError(
+			return workload.Result{}, temporal.NewNonRetryableApplicationError(
 				"party default: connection refused for 120 s", string(failure.Unreachable), nil,
 				failure.Details{SpentSeconds: 42})
 		}
 		spent = r.SpentSeconds
-		return workloadops.Result{Message: "done", Changed: true}, nil
+		return workload.Result{Message: "done", Changed: true}, nil
 	}
 	s.RegisterDelayedCallback(func() {
 		task := s.task()
@@ -359,8 +360,8 @@ func TestDeployPlan_IsInterruptedAndResumed_WhenClusterUnreachable(t *testing.T)
 
 func TestDeployPlan_RefusesResume_WhenSuperseded(t *testing.T) {
 	s := newStage(t)
-	s.run = func(workloadops.Request) (workloadops.Result, error) {
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("forbidden", string(failure.Forbidden),
+	s.run = func(operation.Request) (workload.Result, error) {
+		return workload.Result{}, temporal.NewNonRetryableApplicationError("forbidden", string(failure.Forbidden),
 			nil)
 	}
 	s.RegisterDelayedCallback(func() {
@@ -392,13 +393,13 @@ func TestServiceRelease_TakesOverClaim_WhenHolderDead(t *testing.T) {
 	s := newStage(t)
 	s.holderDead = true
 	var takeOver string
-	s.run = func(r workloadops.Request) (workloadops.Result, error) {
+	s.run = func(r operation.Request) (workload.Result, error) {
 		if r.TakeOver == "" {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed),
+			return workload.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed),
 				nil, failure.Details{Holder: "task/old/1-111@run"})
 		}
 		takeOver = r.TakeOver
-		return workloadops.Result{Message: "done", Changed: true}, nil
+		return workload.Result{Message: "done", Changed: true}, nil
 	}
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
 	require.NoError(t, s.GetWorkflowError())
@@ -407,8 +408,8 @@ func TestServiceRelease_TakesOverClaim_WhenHolderDead(t *testing.T) {
 
 func TestServiceRelease_Fails_WhenHolderAlive(t *testing.T) {
 	s := newStage(t)
-	s.run = func(workloadops.Request) (workloadops.Result, error) {
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("held by task/other",
+	s.run = func(operation.Request) (workload.Result, error) {
+		return workload.Result{}, temporal.NewNonRetryableApplicationError("held by task/other",
 			string(failure.Claimed), nil, failure.Details{Holder: "task/other/1-111@run"})
 	}
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
@@ -429,8 +430,8 @@ func TestDecodePayload(t *testing.T) {
 func TestServiceRelease_StaysOpen_UntilRestored(t *testing.T) {
 	s := newStage(t)
 	s.restoreForbidden = 2
-	s.run = func(workloadops.Request) (workloadops.Result, error) {
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses",
+	s.run = func(operation.Request) (workload.Result, error) {
+		return workload.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses",
 			string(failure.Refused), nil, failure.Details{RestorePending: true})
 	}
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
@@ -443,11 +444,11 @@ func TestServiceRelease_StaysOpen_UntilRestored(t *testing.T) {
 func TestServiceRelease_IsInterrupted_WhenQueueHasNoWorker(t *testing.T) {
 	s := newStage(t)
 	asked := 0
-	s.run = func(workloadops.Request) (workloadops.Result, error) {
+	s.run = func(operation.Request) (workload.Result, error) {
 		if asked++; asked <= 2 {
-			return workloadops.Result{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+			return workload.Result{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		}
-		return workloadops.Result{Message: "done", Changed: true}, nil
+		return workload.Result{Message: "done", Changed: true}, nil
 	}
 	s.RegisterDelayedCallback(func() {
 		task := s.task()
@@ -466,12 +467,12 @@ func TestServiceRelease_IsInterrupted_WhenQueueHasNoWorker(t *testing.T) {
 func TestServiceRelease_IsInterrupted_WhenHolderUnknown(t *testing.T) {
 	s := newStage(t)
 	s.holderDead, s.centreAway = true, 1
-	s.run = func(r workloadops.Request) (workloadops.Result, error) {
+	s.run = func(r operation.Request) (workload.Result, error) {
 		if r.TakeOver == "" {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed),
+			return workload.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed),
 				nil, failure.Details{Holder: "task/old/1-111@run"})
 		}
-		return workloadops.Result{Message: "done", Changed: true}, nil
+		return workload.Result{Message: "done", Changed: true}, nil
 	}
 	s.RegisterDelayedCallback(func() {
 		require.Equal(t, plan.TaskInterrupted, s.task().State)
@@ -484,11 +485,11 @@ func TestServiceRelease_IsInterrupted_WhenHolderUnknown(t *testing.T) {
 // A workload with an unavailable pod is released first, regardless of the catalogue's order.
 func TestServiceRelease_ReleasesWorkloadWithUnavailablePodsFirst(t *testing.T) {
 	s := newStage(t)
-	s.orders = []workloadops.WorkloadOrder{order("intact"), order("broken"), order("also-intact")}
+	s.orders = []operation.WorkloadOrder{order("intact"), order("broken"), order("also-intact")}
 	s.out = map[string]int32{"broken": 1}
-	s.run = func(r workloadops.Request) (workloadops.Result, error) {
+	s.run = func(r operation.Request) (workload.Result, error) {
 		s.out[r.Workload.WorkloadRef.Name] = 0
-		return workloadops.Result{Message: "done", Changed: true}, nil
+		return workload.Result{Message: "done", Changed: true}, nil
 	}
 	in := planOf(1)
 	in.Items[0].Method = plan.Sequential

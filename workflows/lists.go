@@ -9,13 +9,13 @@ import (
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // The search attributes. The worker registers them when it starts.
 var (
 	AttributeKind         = temporal.NewSearchAttributeKeyKeyword("SlipwayKind")
-	AttributeState        = temporal.NewSearchAttributeKeyKeyword(workloadops.SearchAttributeState)
+	AttributeState        = temporal.NewSearchAttributeKeyKeyword(workload.SearchAttributeState)
 	AttributeName         = temporal.NewSearchAttributeKeyKeyword("SlipwayName")
 	AttributeNamespace    = temporal.NewSearchAttributeKeyKeyword("SlipwayNamespace")
 	AttributeWaitingFor   = temporal.NewSearchAttributeKeyKeyword("SlipwayWaitingFor")

@@ -9,6 +9,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
@@ -16,7 +17,7 @@ import (
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/window"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // QueueEngine is the task queue of all workflows and of the centre's own activities.
@@ -51,7 +52,7 @@ const (
 )
 
 // QueryState returns the whole status: plan.Task, plan.ServiceStatus, rollout.Status or ServingState.
-const QueryState = workloadops.QueryState
+const QueryState = workload.QueryState
 
 // Messages are only ever extended: recorded histories contain them.
 
@@ -84,7 +85,7 @@ type DeployPlanInput struct {
 	// UnreachableBudgetSeconds is how long a cluster may be unreachable before the task is interrupted.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// Engine is the engine that runs the task, for its claims.
-	Engine workloadops.Engine `json:"engine,omitzero"`
+	Engine workload.Engine `json:"engine,omitzero"`
 }
 
 // DeployPlanState is the state of a task that continues as new. No item runs then.
@@ -119,7 +120,7 @@ type ServiceReleaseInput struct {
 	// State is the progress of a release that continued as new; nil at the start.
 	State *ServiceReleaseState `json:"state,omitempty"`
 	// Engine is the task's engine.
-	Engine workloadops.Engine `json:"engine,omitzero"`
+	Engine workload.Engine `json:"engine,omitzero"`
 }
 
 // ServiceReleaseState is the state of a service's release that continues as new. No workload is in progress then.
@@ -211,20 +212,20 @@ type PreflightInput struct {
 
 // PreflightParty is what is checked on one party's queue.
 type PreflightParty struct {
-	Party    string                `json:"party"`
-	Queue    string                `json:"queue"`
-	Requests []workloadops.Request `json:"requests"`
+	Party    string              `json:"party"`
+	Queue    string              `json:"queue"`
+	Requests []operation.Request `json:"requests"`
 }
 
 // PreflightOutcome is the result of the checks for one party of the input, in the input's order.
 type PreflightOutcome struct {
 	Party string `json:"party"`
 	// Unreachable is why the party could not be asked; "" if it answered.
-	Unreachable string                `json:"unreachable,omitempty"`
-	Refusals    []workloadops.Refusal `json:"refusals,omitempty"`
-	Warnings    []workloadops.Refusal `json:"warnings,omitempty"`
+	Unreachable string              `json:"unreachable,omitempty"`
+	Refusals    []operation.Refusal `json:"refusals,omitempty"`
+	Warnings    []operation.Refusal `json:"warnings,omitempty"`
 	// Diffs are what the party's requests would change, in their order; only if PreflightInput.Diff is set.
-	Diffs []workloadops.Diff `json:"diffs,omitempty"`
+	Diffs []operation.Diff `json:"diffs,omitempty"`
 	// Rollout is the result of a rollout's check.
 	Rollout *rollout.PreflightResult `json:"rollout,omitempty"`
 }
@@ -239,7 +240,7 @@ type RolloutInput struct {
 	// Newer is the release that supersedes this one when it has ended; only in a run that continued as new.
 	Newer *RolloutInput `json:"newer,omitempty"`
 	// Engine is the engine that runs the release, for its claim.
-	Engine workloadops.Engine `json:"engine,omitzero"`
+	Engine workload.Engine `json:"engine,omitzero"`
 }
 
 // RolloutVerbRequest is the payload of every verb of a rollout, as Update and as Signal. All fields are optional.

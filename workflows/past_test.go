@@ -9,9 +9,10 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // The revisions before and after reach the task, whether the operation succeeded or failed halfway: RESTORE reverts by
@@ -21,11 +22,11 @@ func TestRevisionsAreReportedToTheTask(t *testing.T) {
 	in, orders := releaseOf(plan.Parallel, 2)
 	result, _ := through(t, in, func(s *stage) {
 		s.orders = orders
-		s.run = func(r workloadops.Request) (workloadops.Result, error) {
+		s.run = func(r operation.Request) (workload.Result, error) {
 			if r.Workload.WorkloadRef.Name == "w0000" {
-				return workloadops.Result{Changed: true, Change: revision.Change{Before: before, After: after}}, nil
+				return workload.Result{Changed: true, Change: revision.Change{Before: before, After: after}}, nil
 			}
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("it crashes",
+			return workload.Result{}, temporal.NewNonRetryableApplicationError("it crashes",
 				string(failure.WorkloadFailed), nil,
 				failure.Details{Effect: &failure.Effect{Changed: true, Change: revision.Change{Before: before, After: after}}})
 		}
@@ -43,16 +44,16 @@ func TestPreflightWithADiff(t *testing.T) {
 	for _, diff := range []bool{false, true} {
 		s := newStage(t)
 		var asked atomic.Int32
-		s.RegisterActivityWithOptions(func(in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
-			return workloadops.PreflightResult{}, nil
-		}, activity.RegisterOptions{Name: workloadops.ActivityPreflight})
-		s.RegisterActivityWithOptions(func(in workloadops.PreflightRequest) (out workloadops.DiffResult, err error) {
+		s.RegisterActivityWithOptions(func(in operation.PreflightRequest) (operation.PreflightResult, error) {
+			return operation.PreflightResult{}, nil
+		}, activity.RegisterOptions{Name: operation.ActivityPreflight})
+		s.RegisterActivityWithOptions(func(in operation.PreflightRequest) (out operation.DiffResult, err error) {
 			asked.Add(1)
 			for _, r := range in.Requests {
-				out.Workloads = append(out.Workloads, workloadops.Diff{Summary: r.Workload.WorkloadRef.Name})
+				out.Workloads = append(out.Workloads, operation.Diff{Summary: r.Workload.WorkloadRef.Name})
 			}
 			return out, nil
-		}, activity.RegisterOptions{Name: workloadops.ActivityDiff})
+		}, activity.RegisterOptions{Name: operation.ActivityDiff})
 		_, orders := releaseOf(plan.Parallel, 2*diffBatch+1)
 		party := PreflightParty{Party: "default", Queue: "slipway.party.default"}
 		for _, o := range orders {
@@ -78,16 +79,16 @@ func TestPreflightWithADiff(t *testing.T) {
 // An unreachable party is reported, as in the preflight of an execution.
 func TestPreflightDiff_NamesUnreachableParty(t *testing.T) {
 	s := newStage(t)
-	s.RegisterActivityWithOptions(func(workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
-		return workloadops.PreflightResult{}, nil
+	s.RegisterActivityWithOptions(func(operation.PreflightRequest) (operation.PreflightResult, error) {
+		return operation.PreflightResult{}, nil
 	},
-		activity.RegisterOptions{Name: workloadops.ActivityPreflight})
-	s.RegisterActivityWithOptions(func(workloadops.PreflightRequest) (workloadops.DiffResult, error) {
-		return workloadops.DiffResult{}, temporal.NewNonRetryableApplicationError("connection refused",
+		activity.RegisterOptions{Name: operation.ActivityPreflight})
+	s.RegisterActivityWithOptions(func(operation.PreflightRequest) (operation.DiffResult, error) {
+		return operation.DiffResult{}, temporal.NewNonRetryableApplicationError("connection refused",
 			string(failure.Unreachable), nil)
-	}, activity.RegisterOptions{Name: workloadops.ActivityDiff})
+	}, activity.RegisterOptions{Name: operation.ActivityDiff})
 	party := PreflightParty{Party: "alice", Queue: "slipway.party.alice",
-		Requests: []workloadops.Request{order("web").Request}}
+		Requests: []operation.Request{order("web").Request}}
 	s.ExecuteWorkflow(TypePreflight, PreflightInput{Parties: []PreflightParty{party}, Diff: true})
 	var outcomes []PreflightOutcome
 	require.NoError(t, s.GetWorkflowResult(&outcomes))

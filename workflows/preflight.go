@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // preflightBatch is the maximum number of requests per activity, which bounds its payload.
@@ -116,20 +116,20 @@ func (p preflight) checkRollouts(group *rolloutGroup) {
 // checkParty checks a party's requests, in batches.
 func (p preflight) checkParty(outcome *PreflightOutcome, party PreflightParty, diff bool) {
 	if diff {
-		outcome.Diffs = make([]workloadops.Diff, len(party.Requests))
+		outcome.Diffs = make([]operation.Diff, len(party.Requests))
 	}
 	for from := 0; diff && from < len(party.Requests); from += diffBatch {
-		var result workloadops.DiffResult
-		batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+diffBatch, len(party.Requests))]}
-		p.ask(question{party.Queue, workloadops.ActivityDiff, batch, &result}, func() {
+		var result operation.DiffResult
+		batch := operation.PreflightRequest{Requests: party.Requests[from:min(from+diffBatch, len(party.Requests))]}
+		p.ask(question{party.Queue, operation.ActivityDiff, batch, &result}, func() {
 			copy(outcome.Diffs[from:], result.Workloads)
 		}, outcome)
 	}
 	for from := 0; from < len(party.Requests); from += preflightBatch {
-		var result workloadops.PreflightResult
-		batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+preflightBatch,
+		var result operation.PreflightResult
+		batch := operation.PreflightRequest{Requests: party.Requests[from:min(from+preflightBatch,
 			len(party.Requests))]}
-		p.ask(question{party.Queue, workloadops.ActivityPreflight, batch, &result}, func() {
+		p.ask(question{party.Queue, operation.ActivityPreflight, batch, &result}, func() {
 			outcome.Refusals = appendFrom(outcome.Refusals, result.Refusals, from)
 			outcome.Warnings = appendFrom(outcome.Warnings, result.Warnings, from)
 		}, outcome)
@@ -137,7 +137,7 @@ func (p preflight) checkParty(outcome *PreflightOutcome, party PreflightParty, d
 }
 
 // appendFrom appends a batch's refusals; from is the index of the batch's first request.
-func appendFrom(all, batch []workloadops.Refusal, from int) []workloadops.Refusal {
+func appendFrom(all, batch []operation.Refusal, from int) []operation.Refusal {
 	for _, refusal := range batch {
 		refusal.Index += from
 		all = append(all, refusal)

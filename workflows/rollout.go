@@ -13,13 +13,12 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/window"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // RolloutResult is the outcome of a rollout; its record holds the whole status.
@@ -95,9 +94,9 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal",
 			Reason: reasonCancelled})}
 	self := r.info.WorkflowExecution
-	claim := workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
+	claim := workload.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
 	setup := machine.Setup{Request: in.Request, Claim: claim.String(),
-		Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID}}
+		Workflow: audit.WorkflowRef{ID: self.ID, RunID: self.RunID}}
 	if in.State == nil {
 		r.machine = machine.NewMachine(setup, workflow.Now(ctx))
 	} else {
@@ -323,7 +322,7 @@ func (r *rolloutRun) atCentre(ctx workflow.Context, running *runningAction) erro
 	case machine.ActLeaveTraffic:
 		return perform(ctx, rollout.ActivityLeaveTraffic, a.Leave, &out.Leave)
 	case machine.ActAskHolder:
-		return perform(ctx, workloadops.ActivityClaimHolder, a.Holder, &out.Holder)
+		return perform(ctx, workload.ActivityClaimHolder, a.Holder, &out.Holder)
 	case machine.ActAskWindow:
 		return perform(ctx, window.ActivityNextOpening, a.Window, &out.Window)
 	default:

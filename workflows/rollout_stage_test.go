@@ -22,7 +22,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // fakeParty plays a party's worker and the centre: it keeps pods and routes, and records the calls in order.
@@ -68,12 +68,12 @@ func newPartyOf(t *testing.T, size int32, suite *testsuite.WorkflowTestSuite) *f
 	register(rollout.ActivityHoldTraffic, p.hold)
 	register(rollout.ActivityLeaveTraffic, p.leave)
 	register(rollout.ActivityCompleteRollout, p.complete)
-	register(workloadops.ActivityClaimHolder, func(context.Context,
-		workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+	register(workload.ActivityClaimHolder, func(context.Context,
+		workload.ClaimHolderRequest) (workload.ClaimHolderResult, error) {
 		if err := p.called("askHolder"); err != nil {
-			return workloadops.ClaimHolderResult{}, err
+			return workload.ClaimHolderResult{}, err
 		}
-		return workloadops.ClaimHolderResult{Dead: p.holderDead, Reason: "as scripted"}, nil
+		return workload.ClaimHolderResult{Dead: p.holderDead, Reason: "as scripted"}, nil
 	})
 	p.OnUpsertMemo(mock.Anything).Return(nil).Maybe()
 	p.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(mock.Arguments) { p.upserts++ }).Return(nil).Maybe()

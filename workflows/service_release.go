@@ -11,9 +11,10 @@ import (
 
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // ServiceRelease is one item of a task: one operation on the selected workloads of one service, concurrently or one
@@ -57,7 +58,7 @@ type itemRun struct {
 	state    plan.ItemState
 	reason   string
 	statuses []plan.WorkloadStatus
-	orders   []workloadops.WorkloadOrder
+	orders   []operation.WorkloadOrder
 	// givenUp marks the workloads whose operation was abandoned while interrupted.
 	givenUp []bool
 	// busy is the number of workloads in progress.
@@ -68,7 +69,7 @@ type itemRun struct {
 	// fetched is the deployed package; nil for other operations, and until it is fetched.
 	fetched *source.Fetched
 	// loaded is the item as recorded; rollouts are the running ones, by index of their workloads.
-	loaded   workloadops.LoadItemResult
+	loaded   operation.LoadItemResult
 	rollouts []workflow.ChildWorkflowFuture
 	// reportedRollouts is true once the task was informed that rollouts release the item.
 	reportedRollouts bool
@@ -136,13 +137,13 @@ func (r *itemRun) nextInput() ServiceReleaseInput {
 func (r *itemRun) load() error {
 	err := r.retryUntilResumed(r.ctx, "the engine's home cluster", func(int64) error {
 		return perform(withActivity(r.ctx, centreWithin(r.budget), "read the item from the record"),
-			workloadops.ActivityLoadItem, workloadops.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}, &r.loaded)
+			operation.ActivityLoadItem, operation.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}, &r.loaded)
 	})
 	if err != nil {
 		return err
 	}
 	self := workflow.GetInfo(r.ctx).WorkflowExecution
-	holder := workloadops.Holder{WorkflowID: self.ID, RunID: self.RunID, Engine: r.in.Engine}
+	holder := workload.Holder{WorkflowID: self.ID, RunID: self.RunID, Engine: r.in.Engine}
 	r.orders = r.loaded.Workloads
 	r.rollouts = make([]workflow.ChildWorkflowFuture, len(r.orders))
 	r.statuses, r.givenUp = make([]plan.WorkloadStatus, len(r.orders)), make([]bool, len(r.orders))
@@ -391,16 +392,16 @@ func (r *itemRun) questions(pending []int) [][]int {
 
 // unavailable returns how many pods of each workload are requested but not ready.
 func (r *itemRun) unavailable(workloads []int) ([]int32, error) {
-	request := workloadops.UnavailableRequest{Workloads: make([]catalog.Workload, len(workloads))}
+	request := operation.UnavailableRequest{Workloads: make([]catalog.Workload, len(workloads))}
 	for at, i := range workloads {
 		request.Workloads[at] = r.orders[i].Request.Workload
 	}
 	first := r.orders[workloads[0]]
-	var answer workloadops.UnavailableResult
+	var answer operation.UnavailableResult
 	err := r.retryUntilResumed(r.ctx, partyName(first.Request), func(int64) error {
 		what := fmt.Sprintf("count unavailable pods of %d workloads", len(workloads))
 		return perform(withActivity(r.ctx, partyQuery(first.Queue, r.budget), what),
-			workloadops.ActivityCountUnavailable, request, &answer)
+			operation.ActivityCountUnavailable, request, &answer)
 	})
 	return answer.Unavailable, err
 }

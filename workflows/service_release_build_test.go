@@ -13,9 +13,10 @@ import (
 
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const (
@@ -51,7 +52,7 @@ func (y *smithy) serve(s *stage) {
 }
 
 // compileFor is an item that compiles an image or a package for workloads of these parties.
-func compileFor(toPackage bool, parties ...string) (ServiceReleaseInput, []workloadops.WorkloadOrder) {
+func compileFor(toPackage bool, parties ...string) (ServiceReleaseInput, []operation.WorkloadOrder) {
 	in, orders := uploadTo(parties...)
 	in.Outline.Deployment = plan.CompileDeploy
 	order := &build.Order{Service: string(in.Outline.ServiceID), Repository: "git@git.test:order.git",
@@ -75,15 +76,15 @@ func TestServiceRelease_BuildsOnceForAllParties(t *testing.T) {
 	in, orders := compileFor(false, "alice", "default", "alice")
 	y := &smithy{}
 	var mu sync.Mutex
-	var ran []workloadops.Request
+	var ran []operation.Request
 	result, _ := through(t, in, func(s *stage) {
 		s.orders = orders
 		y.serve(s)
-		s.run = func(r workloadops.Request) (workloadops.Result, error) {
+		s.run = func(r operation.Request) (workload.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			ran = append(ran, r)
-			return workloadops.Result{Message: "deployed", Changed: true}, nil
+			return workload.Result{Message: "deployed", Changed: true}, nil
 		}
 	})
 	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
@@ -117,8 +118,8 @@ func TestABuiltPackageIsFetchedAndPinned(t *testing.T) {
 	result, _ := through(t, in, func(s *stage) {
 		s.orders = orders
 		y.serve(s)
-		s.run = func(r workloadops.Request) (workloadops.Result, error) {
-			return workloadops.Result{Changed: r.Package.SHA256 == packageDigest && r.Package.URL == url}, nil
+		s.run = func(r operation.Request) (workload.Result, error) {
+			return workload.Result{Changed: r.Package.SHA256 == packageDigest && r.Package.URL == url}, nil
 		}
 	})
 	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
@@ -164,9 +165,9 @@ func TestServiceRelease_ChangesNothing_WhenBuildFails(t *testing.T) {
 			result, _ := through(t, in, func(s *stage) {
 				s.orders = orders
 				tc.smithy.serve(s)
-				s.run = func(workloadops.Request) (workloadops.Result, error) {
+				s.run = func(operation.Request) (workload.Result, error) {
 					began++
-					return workloadops.Result{}, nil
+					return workload.Result{}, nil
 				}
 			})
 			require.Equal(t, plan.ItemFailed, result.State)
@@ -225,11 +226,11 @@ func TestBuildStaysPinned_AfterContinueAsNew(t *testing.T) {
 	result, counters := through(t, in, func(s *stage) {
 		s.orders = orders
 		y.serve(s)
-		s.run = func(r workloadops.Request) (workloadops.Result, error) {
+		s.run = func(r operation.Request) (workload.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			images[r.Image.Reference]++
-			return workloadops.Result{Changed: true}, nil
+			return workload.Result{Changed: true}, nil
 		}
 	})
 	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)

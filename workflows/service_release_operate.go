@@ -9,8 +9,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // releaseWorkload runs the operation on one workload and copies the result into its status.
@@ -30,7 +31,7 @@ func (r *itemRun) releaseWorkload(ctx workflow.Context, i int) {
 }
 
 // operate runs the operation until it ends. It takes over claims of dead workflows, and survives interruptions.
-func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, error) {
+func (r *itemRun) operate(ctx workflow.Context, i int) (workload.Result, error) {
 	if r.loaded.RollOut != nil {
 		result, err := r.rollOut(ctx, i)
 		if errors.Is(err, errAbandoned) { // nothing is borrowed yet
@@ -44,7 +45,7 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, erro
 	order := r.orders[i]
 	request := order.Request
 	summary := fmt.Sprintf("%s %s", request.Operation, request.Workload)
-	var result workloadops.Result
+	var result workload.Result
 	err := r.retryUntilResumed(ctx, partyName(request), func(spent int64) error {
 		request.SpentSeconds = max(request.SpentSeconds, spent)
 		return r.runOperation(ctx, order.Queue, &request, summary, &result)
@@ -64,12 +65,12 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, erro
 // runOperation runs the operation. It retries once if its queue had no poller during an outage of the engine, and takes
 // over a dead workflow's claim.
 func (r *itemRun) runOperation(
-	ctx workflow.Context, queue string, request *workloadops.Request, summary string, result *workloadops.Result,
+	ctx workflow.Context, queue string, request *operation.Request, summary string, result *workload.Result,
 ) error {
 	askedAgain := false
 	pickUp := r.budget
 	for {
-		err := perform(withActivity(ctx, partyRun(queue, pickUp), summary), workloadops.ActivityRun, *request, result)
+		err := perform(withActivity(ctx, partyRun(queue, pickUp), summary), operation.ActivityRun, *request, result)
 		switch {
 		case isScheduleToStart(err) && !askedAgain:
 			// This timeout also elapses while the engine itself is down: retry once, now that it runs.
@@ -94,16 +95,16 @@ func (r *itemRun) runOperation(
 const secondPickUp = 20 * time.Second
 
 // claimHolder asks the centre whether the workflow that holds the workload's claim is dead.
-func (r *itemRun) claimHolder(ctx workflow.Context, claim string) (workloadops.ClaimHolderResult, error) {
-	var answer workloadops.ClaimHolderResult
+func (r *itemRun) claimHolder(ctx workflow.Context, claim string) (workload.ClaimHolderResult, error) {
+	var answer workload.ClaimHolderResult
 	err := perform(withActivity(ctx, centreWithin(r.budget), "ask whether the workload's holder is alive"),
-		workloadops.ActivityClaimHolder, workloadops.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan},
+		workload.ActivityClaimHolder, workload.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan},
 		&answer)
 	return answer, asSystemError(err)
 }
 
 // abandon ends an operation that was given up while interrupted.
-func (r *itemRun) abandon(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request,
+func (r *itemRun) abandon(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request,
 	summary string) error {
 	what := request.Workload.String()
 	if err := r.restore(ctx, order, request, summary); err != nil {
@@ -115,20 +116,20 @@ func (r *itemRun) abandon(ctx workflow.Context, order workloadops.WorkloadOrder,
 
 // restore restores what an operation borrowed. It never gives up, however long the party is unreachable or its cluster
 // refuses. After the first failure is reported, Temporal's server retries the activity, which costs no history.
-func (r *itemRun) restore(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request,
+func (r *itemRun) restore(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request,
 	summary string) error {
 	r.reason = "waits until " + partyName(request) + " answers, to restore borrowed settings"
 	r.show()
-	restore := workloadops.RestoreRequest{Request: request}
+	restore := operation.RestoreRequest{Request: request}
 	for {
 		err := perform(withActivity(ctx, partyRestore(order.Queue), "restore after "+summary),
-			workloadops.ActivityRestore, restore, nil)
+			operation.ActivityRestore, restore, nil)
 		if err == nil {
 			return nil
 		}
 		if restore.Persist { // a user has reset or failed the activity: the restore is still pending
 			pause := workflow.TimerOptions{Summary: "before the next restore attempt"}
-			if err := workflow.NewTimerWithOptions(ctx, workloadops.RestoreRetryInterval, pause).Get(ctx,
+			if err := workflow.NewTimerWithOptions(ctx, operation.RestoreRetryInterval, pause).Get(ctx,
 				nil); err != nil {
 				return err
 			}
@@ -136,7 +137,7 @@ func (r *itemRun) restore(ctx workflow.Context, order workloadops.WorkloadOrder,
 		restore.Persist = true
 		r.reason = fmt.Sprintf("cannot restore borrowed settings yet: %s; retried every %s, see Pending Activities "+
 			"for the latest attempt",
-			message(err), workloadops.RestoreRetryInterval)
+			message(err), operation.RestoreRetryInterval)
 		r.show()
 	}
 }
@@ -183,6 +184,6 @@ func (r *itemRun) report(interrupted bool, reason string) {
 	workflow.SignalExternalWorkflow(r.ctx, parent.ID, parent.RunID, SignalItem, report)
 }
 
-func partyName(request workloadops.Request) string {
+func partyName(request operation.Request) string {
 	return "party " + request.Workload.PartyOrDefault()
 }

@@ -5,9 +5,9 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // fetch lets the worker of every party fetch the package that the item deploys, and pins all workloads to the same
@@ -48,7 +48,7 @@ type partyFetch struct {
 	source.FetchRequest
 	queue string
 	// order is the first of the party's workloads.
-	order workloadops.WorkloadOrder
+	order operation.WorkloadOrder
 }
 
 // fetchRequests returns one request per party, in the catalogue's order of their workloads.

@@ -14,9 +14,10 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const packageDigest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -60,7 +61,7 @@ func (d *depot) serve(s *stage) {
 }
 
 // uploadTo is an item that deploys a package to workloads of these parties.
-func uploadTo(parties ...string) (ServiceReleaseInput, []workloadops.WorkloadOrder) {
+func uploadTo(parties ...string) (ServiceReleaseInput, []operation.WorkloadOrder) {
 	in, orders := releaseOf(plan.Parallel, len(parties))
 	in.Outline.Deployment = plan.HTTPUploadDeploy
 	for i := range orders {
@@ -79,15 +80,15 @@ func TestAPackageIsFetchedByEachPartyAndPinned(t *testing.T) {
 		return source.Fetched{SHA256: packageDigest, Bytes: 2048, Format: "zip", Stored: in.Party != "alice"}, nil
 	}}
 	var mu sync.Mutex
-	var ran []workloadops.Request
+	var ran []operation.Request
 	result, _ := through(t, in, func(s *stage) {
 		s.orders = orders
 		d.serve(s)
-		s.run = func(r workloadops.Request) (workloadops.Result, error) {
+		s.run = func(r operation.Request) (workload.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			ran = append(ran, r)
-			return workloadops.Result{Message: "deployed", Changed: true}, nil
+			return workload.Result{Message: "deployed", Changed: true}, nil
 		}
 	})
 	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
@@ -119,9 +120,9 @@ func TestServiceRelease_ChangesNothing_WhenPackageUnavailable(t *testing.T) {
 			result, _ := through(t, in, func(s *stage) {
 				s.orders = orders
 				d.serve(s)
-				s.run = func(r workloadops.Request) (workloadops.Result, error) {
+				s.run = func(r operation.Request) (workload.Result, error) {
 					began = append(began, r.Workload.String())
-					return workloadops.Result{}, nil
+					return workload.Result{}, nil
 				}
 			})
 			require.Equal(t, plan.ItemFailed, result.State)
@@ -173,11 +174,11 @@ func TestPackageStaysPinned_AfterContinueAsNew(t *testing.T) {
 	result, counters := through(t, in, func(s *stage) {
 		s.orders = orders
 		d.serve(s)
-		s.run = func(r workloadops.Request) (workloadops.Result, error) {
+		s.run = func(r operation.Request) (workload.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			digests[r.Package.SHA256]++
-			return workloadops.Result{Changed: true}, nil
+			return workload.Result{Changed: true}, nil
 		}
 	})
 	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)

@@ -13,31 +13,31 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // rollOut releases a workload by a Rollout, a separate workflow that users approve and control like any other. While it
 // waits for a user it adds nothing to this workflow's history.
-func (r *itemRun) rollOut(ctx workflow.Context, i int) (workloadops.Result, error) {
+func (r *itemRun) rollOut(ctx workflow.Context, i int) (workload.Result, error) {
 	spec := r.loaded.RollOut.Spec(r.orders[i].Request.Workload, r.orders[i].Request.Change())
 	found, err := r.checkRollout(ctx, i, spec)
 	switch {
 	case err != nil:
-		return workloadops.Result{}, err
+		return workload.Result{}, err
 	case found.AlreadyDeployed:
-		return workloadops.Result{Message: "nothing to do: " + r.orders[i].Request.Workload.String() +
+		return workload.Result{Message: "nothing to do: " + r.orders[i].Request.Workload.String() +
 			" already has this version"}, nil
 	case len(found.Refusals) > 0:
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(refusals(found.Refusals),
+		return workload.Result{}, temporal.NewNonRetryableApplicationError(refusals(found.Refusals),
 			string(failure.Refused), nil)
 	}
 	recorded, err := r.recordRollout(ctx, spec)
 	if err != nil {
-		return workloadops.Result{}, err
+		return workload.Result{}, err
 	}
 	if r.stopTo != nil {
 		r.givenUp[i] = true
-		return workloadops.Result{}, r.withdraw(ctx, recorded, "the task was stopped before the rollout began",
+		return workload.Result{}, r.withdraw(ctx, recorded, "the task was stopped before the rollout began",
 			failure.WorkloadFailed)
 	}
 	return r.awaitRollout(ctx, i, spec, recorded)
@@ -59,7 +59,7 @@ func (r *itemRun) checkRollout(ctx workflow.Context, i int, spec strategy.Spec) 
 	request := rollout.PreflightRequests{Rollouts: []rollout.PreflightRequest{{Strategy: spec.Strategy,
 		Change: spec.Change,
 		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
-			Claim: workloadops.Holder{Engine: r.in.Engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
+			Claim: workload.Holder{Engine: r.in.Engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
 			UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}}}
 	err = r.retryUntilResumed(ctx, partyName(order.Request), func(int64) error {
 		var results []rollout.PreflightResult
@@ -100,7 +100,7 @@ func (r *itemRun) withdraw(ctx workflow.Context, recorded rollout.Recorded, why 
 
 // awaitRollout starts the Rollout and waits for its end.
 func (r *itemRun) awaitRollout(ctx workflow.Context, i int, spec strategy.Spec,
-	recorded rollout.Recorded) (workloadops.Result, error) {
+	recorded rollout.Recorded) (workload.Result, error) {
 	child := workflow.ExecuteChildWorkflow(rolloutOptions(ctx, spec, recorded), TypeRollout,
 		r.rolloutInput(i, spec, recorded))
 	view := &plan.RolloutStatus{Party: spec.Party, Namespace: spec.Namespace, Name: spec.Name, Record: recorded.Record,
@@ -111,7 +111,7 @@ func (r *itemRun) awaitRollout(ctx workflow.Context, i int, spec strategy.Spec,
 			why, kind = fmt.Sprintf("%s runs already, and was not started by this task: wait until it has ended, or "+
 				"stop it, and run the task again", view), failure.Claimed
 		}
-		return workloadops.Result{}, r.withdraw(ctx, recorded, why, kind)
+		return workload.Result{}, r.withdraw(ctx, recorded, why, kind)
 	}
 	r.rollouts[i] = child
 	w := &r.statuses[i]
@@ -160,25 +160,25 @@ func (r *itemRun) rolloutInput(i int, spec strategy.Spec, recorded rollout.Recor
 
 // rolloutOutcome converts the outcome of a workload's rollout. If the new version is not everywhere, the service has
 // failed; the task fails only if it did not request the stop itself.
-func (r *itemRun) rolloutOutcome(i int, end RolloutResult, err error) (workloadops.Result, error) {
+func (r *itemRun) rolloutOutcome(i int, end RolloutResult, err error) (workload.Result, error) {
 	view := r.statuses[i].Rollout
 	view.Phase = string(end.Phase)
 	if err != nil {
 		view.Phase = string(rollout.PhaseFailed)
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(fmt.Sprintf("%s: %s", view, message(err)),
+		return workload.Result{}, temporal.NewNonRetryableApplicationError(fmt.Sprintf("%s: %s", view, message(err)),
 			string(failure.WorkloadFailed), nil)
 	}
 	ours := end.Record == view.Record
 	changed := end.Phase == rollout.PhaseHealthy || end.Phase == rollout.PhaseCancelled
 	switch {
 	case !ours:
-		return workloadops.Result{}, rolloutFailed(
+		return workload.Result{}, rolloutFailed(
 			fmt.Sprintf("%s was superseded: another release took its place, and is %s", view, end.Phase), end, changed)
 	case end.Phase == rollout.PhaseHealthy:
-		return workloadops.Result{Message: end.Reason, Changed: true, Change: end.Change}, nil
+		return workload.Result{Message: end.Reason, Changed: true, Change: end.Change}, nil
 	}
 	r.givenUp[i] = r.stopTo != nil
-	return workloadops.Result{}, rolloutFailed(fmt.Sprintf("%s is %s: %s", view, end.Phase, end.Reason), end, changed)
+	return workload.Result{}, rolloutFailed(fmt.Sprintf("%s is %s: %s", view, end.Phase, end.Reason), end, changed)
 }
 
 func rolloutFailed(why string, end RolloutResult, changed bool) error {

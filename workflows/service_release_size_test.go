@@ -16,8 +16,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // historyCounter is an upper bound for a workflow's history events: each command causes at most one workflow task, of
@@ -91,8 +92,8 @@ func (o *countingOutbound) SignalExternalWorkflow(ctx workflow.Context, id, run,
 }
 
 // releaseOf is a release of one service with that many workloads.
-func releaseOf(method plan.Method, workloads int) (ServiceReleaseInput, []workloadops.WorkloadOrder) {
-	orders := make([]workloadops.WorkloadOrder, workloads)
+func releaseOf(method plan.Method, workloads int) (ServiceReleaseInput, []operation.WorkloadOrder) {
+	orders := make([]operation.WorkloadOrder, workloads)
 	for i := range orders {
 		orders[i] = order(fmt.Sprintf("w%04d", i))
 		orders[i].Request.Method = method
@@ -149,13 +150,13 @@ func TestServiceReleaseOfManyWorkloads(t *testing.T) {
 			released := map[string]int{}
 			result, counters := through(t, in, func(s *stage) {
 				s.orders = orders
-				s.run = func(r workloadops.Request) (workloadops.Result, error) {
-					return workloadops.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
+				s.run = func(r operation.Request) (workload.Result, error) {
+					return workload.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
 				}
 				s.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context,
 					args converter.EncodedValues) {
-					if info.ActivityType.Name == workloadops.ActivityRun {
-						var r workloadops.Request
+					if info.ActivityType.Name == operation.ActivityRun {
+						var r operation.Request
 						require.NoError(t, args.Get(&r))
 						released[r.Workload.WorkloadRef.Name]++
 					}
@@ -191,11 +192,11 @@ func TestServiceReleaseRestoreForAWeek_CostsNoHistory(t *testing.T) {
 	result, counters := through(t, in, func(s *stage) {
 		began := s.Now()
 		s.orders = orders
-		s.run = func(workloadops.Request) (workloadops.Result, error) {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses",
+		s.run = func(operation.Request) (workload.Result, error) {
+			return workload.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses",
 				string(failure.Refused), nil, failure.Details{RestorePending: true})
 		}
-		s.restore = func(r workloadops.RestoreRequest) error {
+		s.restore = func(r operation.RestoreRequest) error {
 			tries++
 			switch {
 			case s.Now().Sub(began) > 7*24*time.Hour:
@@ -203,7 +204,7 @@ func TestServiceReleaseRestoreForAWeek_CostsNoHistory(t *testing.T) {
 				return nil
 			case r.Persist: // as the worker does it: the server tries again
 				return temporal.NewApplicationErrorWithOptions("may not patch", string(failure.NotReady),
-					temporal.ApplicationErrorOptions{NextRetryDelay: workloadops.RestoreRetryInterval})
+					temporal.ApplicationErrorOptions{NextRetryDelay: operation.RestoreRetryInterval})
 			}
 			return temporal.NewNonRetryableApplicationError("may not patch", string(failure.Forbidden), nil)
 		}
@@ -230,8 +231,8 @@ func TestServiceRelease_StartsNoMoreWorkloads_WhenGivenUp(t *testing.T) {
 	in.MaxConcurrentWorkloads = 3
 	result, _ := through(t, in, func(s *stage) {
 		s.orders = orders
-		s.run = func(workloadops.Request) (workloadops.Result, error) {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("connection refused",
+		s.run = func(operation.Request) (workload.Result, error) {
+			return workload.Result{}, temporal.NewNonRetryableApplicationError("connection refused",
 				string(failure.Unreachable), nil)
 		}
 		s.RegisterDelayedCallback(func() { s.SignalWorkflow(SignalItemAbandon, nil) }, time.Hour)

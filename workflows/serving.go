@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // ServingResult is the outcome of an operation on a serving.
@@ -64,7 +64,7 @@ type servingRun struct {
 	*loop[serving.Command]
 	in serving.Input
 	// self names the operation by its first run; began is when that run started.
-	self    workloadops.Holder
+	self    workload.Holder
 	began   time.Time
 	machine *serving.Machine
 	result  ServingResult
@@ -88,7 +88,7 @@ func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
 	s := &servingRun{in: in, running: make([]*partyStep, len(in.Parties)), spent: make([]spentTime, len(in.Parties)),
 		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled})}
 	s.driver = s
-	s.self = workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.FirstRunID}
+	s.self = workload.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.FirstRunID}
 	s.began = s.info.WorkflowStartTime
 	if state, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeState); known {
 		s.shown.state = state // the workflow was started with this state

@@ -1,7 +1,7 @@
 // Package attempt runs one attempt of an activity that changes something in a cluster. An attempt repeats rounds: read
 // the cluster, decide, write, wait for changes. It ends when the job is done, when it fails permanently, or when its
 // time is up: then it frees its worker slot with failure.NotReady, and the Temporal server schedules the next attempt.
-// What an attempt has learned passes to the next one as heartbeat details (workloadops.Progress).
+// What an attempt has learned passes to the next one as heartbeat details (operation.Progress).
 //
 // Jobs only read, decide and write. This package handles every other condition of the cluster, in the same way for all
 // jobs:
@@ -23,7 +23,7 @@ import (
 
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Terms are the limits that a request sets for its activity.
@@ -118,7 +118,7 @@ type Attempt struct {
 // Start prepares an attempt with the progress of the previous one. It sends no heartbeat before Run.
 func Start(ctx context.Context, options Options, terms Terms) *Attempt {
 	t := &Attempt{terms: terms, options: options, until: options.Now().Add(options.ListenFor), lastAlive: time.Now()}
-	first := workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds),
+	first := workload.Progress{ElapsedSeconds: float64(terms.SpentSeconds),
 		LastChangeSeconds: float64(terms.SpentSeconds)}
 	if parent, is := ctx.Value(parentKey{}).(Parent); is {
 		parent.BeginPart(first)
@@ -196,10 +196,10 @@ func (t *Attempt) Progressed() {
 }
 
 // Progress is what the attempt has learned so far; the next attempt continues from it.
-func (t *Attempt) Progress() workloadops.Progress { return t.details.Progress() }
+func (t *Attempt) Progress() workload.Progress { return t.details.Progress() }
 
 // Note updates the progress.
-func (t *Attempt) Note(change func(p *workloadops.Progress)) { t.details.Note(change) }
+func (t *Attempt) Note(change func(p *workload.Progress)) { t.details.Note(change) }
 
 // Record makes sure that Temporal has stored the progress, before a write after which the cluster holds no trace of it.
 // It fails with heartbeat.ErrSuperseded when this attempt is no longer the current one: then the write must not be
@@ -208,7 +208,7 @@ func (t *Attempt) Record(ctx context.Context) error { return t.details.Record(ct
 
 // Read records a successful read of the job's object: the time since the previous read counts against the deadline.
 func (t *Attempt) Read() {
-	t.details.Note(func(p *workloadops.Progress) { p.RecordRead(t.options.Now()) })
+	t.details.Note(func(p *workload.Progress) { p.RecordRead(t.options.Now()) })
 }
 
 // Overdue reports whether the deadline has passed.
@@ -224,7 +224,7 @@ func (t *Attempt) left() time.Duration {
 func (t *Attempt) markReached() {
 	t.lastAlive = time.Now()
 	t.forbiddenSince = time.Time{}
-	t.details.Note(func(p *workloadops.Progress) { p.RecordReachable() })
+	t.details.Note(func(p *workload.Progress) { p.RecordReachable() })
 }
 
 const (
@@ -238,7 +238,7 @@ const (
 // wait waits until something changes, and ends the attempt when its time is up.
 func (t *Attempt) wait(ctx context.Context, job Job, next Next) error {
 	if next.Reason != "" {
-		t.Note(func(p *workloadops.Progress) { p.Message = next.Reason })
+		t.Note(func(p *workload.Progress) { p.Message = next.Reason })
 	}
 	now := t.options.Now()
 	if !now.Before(t.SlotDeadline()) {

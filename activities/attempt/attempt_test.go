@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 var (
@@ -284,7 +284,7 @@ func TestUnreachableBudget_CoversAllAttempts(t *testing.T) {
 		job.Attempt = attempt.Start(t.Context(), attempt.Options{ListenFor: 10 * time.Second, Now: time.Now},
 			attempt.Terms{UnreachableBudgetSeconds: 60})
 		since := time.Now().Add(-61 * time.Second)
-		job.Note(func(p *workloadops.Progress) { p.UnreachableSince = &since })
+		job.Note(func(p *workload.Progress) { p.UnreachableSince = &since })
 		err := job.Run(t.Context(), job)
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app)

@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/phrase"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const (
@@ -40,7 +40,7 @@ func (t *Attempt) handleError(ctx context.Context, job Job, err error) error {
 	case errors.As(err, &f):
 		if f.Kind.Retryable() { // the cluster answered: the wait is for something else
 			t.markReached()
-			t.Note(func(p *workloadops.Progress) { p.Message = f.Message })
+			t.Note(func(p *workload.Progress) { p.Message = f.Message })
 		}
 		return f
 	}
@@ -85,7 +85,7 @@ func (t *Attempt) forbidden(now time.Time, err error) error {
 // unreachable is the failure of a cluster that has been unreachable for longer than the budget; nil before that.
 func (t *Attempt) unreachable(now time.Time, err error) error {
 	var outage time.Duration
-	t.Note(func(p *workloadops.Progress) {
+	t.Note(func(p *workload.Progress) {
 		outage = p.RecordFailure(now)
 		p.Message = "its cluster is out of reach: " + kube.Text(err)
 	})

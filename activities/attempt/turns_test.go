@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // slowJob is a job whose cluster takes a second to answer.
@@ -114,7 +114,7 @@ func TestWaitForRequestSlot_EndsWithContext(t *testing.T) {
 type endedParent struct{ attempt.Details }
 
 // BeginPart implements attempt.Parent.
-func (endedParent) BeginPart(workloadops.Progress) {}
+func (endedParent) BeginPart(workload.Progress) {}
 
 // SlotDeadline implements attempt.Parent.
 func (endedParent) SlotDeadline() time.Time { return time.Time{} }
@@ -137,7 +137,7 @@ func TestWaitForRequestSlot_EndsWhenParentEnds(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		part := attempt.WithParent(t.Context(), endedParent{heartbeat.Take(t.Context(), workloadops.Progress{})})
+		part := attempt.WithParent(t.Context(), endedParent{heartbeat.Take(t.Context(), workload.Progress{})})
 		err := attempt.Start(part, options, attempt.Terms{}).Run(part, &slowJob{now: &now, most: &most})
 		var retried *temporal.ApplicationError
 		require.ErrorAs(t, err, &retried)

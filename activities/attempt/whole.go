@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"slipway.io/slipway/activities/heartbeat"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Details hold the progress of an attempt, report it to Temporal from time to time, and pass it to the next attempt.
 type Details interface {
-	Progress() workloadops.Progress
-	Note(change func(p *workloadops.Progress))
+	Progress() workload.Progress
+	Note(change func(p *workload.Progress))
 	Begin(ctx context.Context) (stop func(well bool))
 	Record(ctx context.Context, recorder heartbeat.Recorder) error
 }
@@ -21,7 +21,7 @@ type Details interface {
 type Parent interface {
 	Details
 	// BeginPart starts a job, with the progress with which its first attempt begins.
-	BeginPart(first workloadops.Progress)
+	BeginPart(first workload.Progress)
 	// SlotDeadline is when to free the worker slot; the zero time is at once, even while the attempt waits for a
 	// request slot. Progressed reports that the awaited condition advanced, so the slot is kept.
 	SlotDeadline() time.Time

@@ -14,12 +14,13 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/window"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
 )
 
@@ -55,10 +56,10 @@ func NewActivities(store *store.Store, temporal client.Client, reader inputs, re
 
 // Register registers the activities with a worker of the centre's queue.
 func (a *Activities) Register(w worker.ActivityRegistry) {
-	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: workloadops.ActivityLoadItem})
-	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: workloadops.ActivityBeginTask})
+	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: operation.ActivityLoadItem})
+	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: operation.ActivityBeginTask})
 	w.RegisterActivityWithOptions(a.UnrecordedPackages, activity.RegisterOptions{Name: source.ActivityUnrecorded})
-	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: workloadops.ActivityCompleteRecord})
+	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: operation.ActivityCompleteRecord})
 	w.RegisterActivityWithOptions(a.CompleteRollout, activity.RegisterOptions{Name: rollout.ActivityCompleteRollout})
 	w.RegisterActivityWithOptions(a.RecordRollout, activity.RegisterOptions{Name: rollout.ActivityRecordRollout})
 	w.RegisterActivityWithOptions(a.WithdrawRollout, activity.RegisterOptions{Name: rollout.ActivityWithdrawRollout})
@@ -66,7 +67,7 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.HoldTraffic, activity.RegisterOptions{Name: rollout.ActivityHoldTraffic})
 	w.RegisterActivityWithOptions(a.LeaveTraffic, activity.RegisterOptions{Name: rollout.ActivityLeaveTraffic})
 	w.RegisterActivityWithOptions(a.NextOpening, activity.RegisterOptions{Name: window.ActivityNextOpening})
-	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: workloadops.ActivityClaimHolder})
+	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: workload.ActivityClaimHolder})
 	w.RegisterActivityWithOptions(a.BeginServing, activity.RegisterOptions{Name: serving.ActivityBegin})
 	w.RegisterActivityWithOptions(a.NoteServing, activity.RegisterOptions{Name: serving.ActivityNote})
 	w.RegisterActivityWithOptions(a.ReleaseServing, activity.RegisterOptions{Name: serving.ActivityRelease})
@@ -91,7 +92,7 @@ const queryTimeout = 5 * time.Second
 func stateOf[S any](ctx context.Context, a *Activities, workflowID, runID string) (state S, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	value, err := a.temporal.QueryWorkflow(ctx, workflowID, runID, workloadops.QueryState)
+	value, err := a.temporal.QueryWorkflow(ctx, workflowID, runID, workload.QueryState)
 	if err == nil {
 		err = value.Get(&state)
 	}

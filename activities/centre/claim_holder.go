@@ -13,35 +13,35 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
 )
 
 // ClaimHolder reports whether the workflow that holds a workload is dead: closed, deleted, or one of an interrupted
 // task that the requesting task of the same plan has replaced. Only then may its claim be taken over. The workflows of
 // another engine are not visible here: they count as alive.
-func (a *Activities) ClaimHolder(ctx context.Context, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult,
+func (a *Activities) ClaimHolder(ctx context.Context, in workload.ClaimHolderRequest) (workload.ClaimHolderResult,
 	error) {
-	holder := workloadops.ParseHolder(in.Claim)
+	holder := workload.ParseHolder(in.Claim)
 	engine, err := a.store.Engine(ctx)
 	if err != nil {
-		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
+		return workload.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
 	if holder.Engine.Differs(engine) {
-		return workloadops.ClaimHolderResult{Reason: workloadops.ForeignReason(holder)}, nil
+		return workload.ClaimHolderResult{Reason: workload.ForeignReason(holder)}, nil
 	}
 	if namespace, name, ok := v1alpha1.ParseTrafficClaim(in.Claim); ok {
 		return a.trafficHolder(ctx, namespace, name)
 	}
 	alive, reason, err := a.alive(ctx, holder)
 	if err != nil || !alive {
-		return workloadops.ClaimHolderResult{Dead: err == nil, Reason: reason}, err
+		return workload.ClaimHolderResult{Dead: err == nil, Reason: reason}, err
 	}
 	return a.interruptedHolder(ctx, holder, reason, in)
 }
 
 // alive reports whether the holder of a claim still runs in Temporal.
-func (a *Activities) alive(ctx context.Context, holder workloadops.Holder) (alive bool, reason string, err error) {
+func (a *Activities) alive(ctx context.Context, holder workload.Holder) (alive bool, reason string, err error) {
 	described, err := execution.Describe(ctx, a.temporal, holder.WorkflowID, "")
 	var malformed *serviceerror.InvalidArgument // any client may have written the text of a claim
 	switch {
@@ -56,23 +56,23 @@ func (a *Activities) alive(ctx context.Context, holder workloadops.Holder) (aliv
 }
 
 // trafficHolder answers for the claim of a TrafficRouting, which is alive as long as one of its holders is.
-func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) (workloadops.ClaimHolderResult, error) {
+func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) (workload.ClaimHolderResult, error) {
 	object := store.TrafficObject(namespace, name)
 	found, err := a.store.GetTrafficRouting(ctx, namespace, name)
 	if failure.Is(err, failure.NotFound) {
-		return workloadops.ClaimHolderResult{Dead: true, Reason: object + " no longer exists"}, nil
+		return workload.ClaimHolderResult{Dead: true, Reason: object + " no longer exists"}, nil
 	}
 	if err != nil {
-		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
+		return workload.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
 	holders, err := a.livingHolders(ctx, found.Status.Holders, "")
 	if err != nil {
-		return workloadops.ClaimHolderResult{}, err
+		return workload.ClaimHolderResult{}, err
 	}
 	if len(holders) == 0 {
-		return workloadops.ClaimHolderResult{Dead: true, Reason: "no rollout holds " + object + " any more"}, nil
+		return workload.ClaimHolderResult{Dead: true, Reason: "no rollout holds " + object + " any more"}, nil
 	}
-	return workloadops.ClaimHolderResult{Reason: fmt.Sprintf("%s routes by it for %s: wait for it, or stop it", object,
+	return workload.ClaimHolderResult{Reason: fmt.Sprintf("%s routes by it for %s: wait for it, or stop it", object,
 		workflowsOf(holders))}, nil
 }
 
@@ -85,8 +85,8 @@ func (a *Activities) livingHolders(ctx context.Context, holders []string, reques
 	}
 	living := []string{}
 	for _, claim := range holders {
-		if (claim == "" || claim != requesting) && !workloadops.ParseHolder(claim).Engine.Differs(engine) {
-			alive, _, err := a.alive(ctx, workloadops.ParseHolder(claim))
+		if (claim == "" || claim != requesting) && !workload.ParseHolder(claim).Engine.Differs(engine) {
+			alive, _, err := a.alive(ctx, workload.ParseHolder(claim))
 			if err != nil {
 				return nil, err
 			}
@@ -102,39 +102,39 @@ func (a *Activities) livingHolders(ctx context.Context, holders []string, reques
 func workflowsOf(claims []string) string {
 	names := make([]string, len(claims))
 	for i, claim := range claims {
-		names[i] = workloadops.ParseHolder(claim).WorkflowID
+		names[i] = workload.ParseHolder(claim).WorkflowID
 	}
 	return strings.Join(names, ", ")
 }
 
 // interruptedHolder checks an open holder: it counts as dead if its task is interrupted and the requesting task has
 // replaced it.
-func (a *Activities) interruptedHolder(ctx context.Context, holder workloadops.Holder, reason string,
-	in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
-	alive := workloadops.ClaimHolderResult{Reason: reason}
+func (a *Activities) interruptedHolder(ctx context.Context, holder workload.Holder, reason string,
+	in workload.ClaimHolderRequest) (workload.ClaimHolderResult, error) {
+	alive := workload.ClaimHolderResult{Reason: reason}
 	other, ok := plan.TaskOfWorkflow(holder.WorkflowID)
 	if !ok || other == in.Task {
 		return alive, nil
 	}
 	otherPlan, err := a.store.PlanOfTask(ctx, other)
 	if err != nil {
-		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
+		return workload.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
 	live, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
-		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
+		return workload.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
 	if otherPlan != in.Plan || live.Task != in.Task {
 		return alive, nil
 	}
 	described, err := execution.Describe(ctx, a.temporal, plan.WorkflowID(other), "")
 	if err != nil {
-		return workloadops.ClaimHolderResult{}, err
+		return workload.ClaimHolderResult{}, err
 	}
-	state := execution.Published[string](described.GetWorkflowExecutionInfo(), workloadops.SearchAttributeState)
+	state := execution.Published[string](described.GetWorkflowExecutionInfo(), workload.SearchAttributeState)
 	if execution.IsOpen(described) && state != string(plan.TaskInterrupted) {
 		return alive, nil
 	}
-	return workloadops.ClaimHolderResult{Dead: true,
+	return workload.ClaimHolderResult{Dead: true,
 		Reason: fmt.Sprintf("task %s is interrupted and task %s has taken its place", other, in.Task)}, nil
 }

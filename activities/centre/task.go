@@ -6,27 +6,27 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // LoadItem reads one item of a task from the task's record: the catalogue as of the execution of the plan.
-func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
+func (a *Activities) LoadItem(ctx context.Context, in operation.LoadItemRequest) (operation.LoadItemResult, error) {
 	snap, err := a.snapshot(ctx, in.Task)
 	if err != nil {
-		return workloadops.LoadItemResult{}, attempt.RetriedError(err)
+		return operation.LoadItemResult{}, attempt.RetriedError(err)
 	}
 	if in.Item < 1 || in.Item > len(snap.Document.Items) {
-		return workloadops.LoadItemResult{},
+		return operation.LoadItemResult{},
 			attempt.ApplicationError(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task,
 				in.Item))
 	}
 	item := snap.Document.Items[in.Item-1]
-	var result workloadops.LoadItemResult
+	var result operation.LoadItemResult
 	if snap.RollsOut(in.Item - 1) {
 		read, wrong := strategy.ReadService(snap.Services[item.ServiceID])
 		if len(wrong) > 0 {
@@ -36,9 +36,9 @@ func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemReques
 		}
 		result.RollOut = read
 	}
-	for _, request := range workloadops.Requests(snap, in.Item-1) {
+	for _, request := range operation.Requests(snap, in.Item-1) {
 		result.Workloads = append(result.Workloads,
-			workloadops.WorkloadOrder{Queue: snap.Queues[request.Workload.PartyOrDefault()], Request: request})
+			operation.WorkloadOrder{Queue: snap.Queues[request.Workload.PartyOrDefault()], Request: request})
 	}
 	if len(result.Workloads) == 0 {
 		return result, attempt.ApplicationError(failure.New(failure.NotFound,
@@ -89,27 +89,27 @@ func (a *Activities) UnrecordedPackages(ctx context.Context, in source.Unreferen
 
 // BeginTask reports whether a newer task of the same plan has replaced this one: a plan has one live task. If a resume
 // and an execute happen at the same moment, one wins: both write the plan's status with the version that they read.
-func (a *Activities) BeginTask(ctx context.Context, in workloadops.TaskRequest) (workloadops.BeginTaskResult, error) {
+func (a *Activities) BeginTask(ctx context.Context, in operation.TaskRequest) (operation.BeginTaskResult, error) {
 	live, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
-		return workloadops.BeginTaskResult{}, attempt.RetriedError(err)
+		return operation.BeginTaskResult{}, attempt.RetriedError(err)
 	}
 	if live.Task != "" && live.Task != in.Task {
-		return workloadops.BeginTaskResult{Superseded: live.Task}, nil
+		return operation.BeginTaskResult{Superseded: live.Task}, nil
 	}
 	if in.Reclaim && live.Task == in.Task {
 		failpoint.Hit("plan.claim.before")
 		if err := a.store.ClaimPlan(ctx, in.Plan, live.ResourceVersion, in.Task); err != nil {
-			return workloadops.BeginTaskResult{}, err // another client wrote the plan: the next attempt reads it again
+			return operation.BeginTaskResult{}, err // another client wrote the plan: the next attempt reads it again
 		}
 		failpoint.Hit("plan.claim.after")
 	}
-	return workloadops.BeginTaskResult{}, nil
+	return operation.BeginTaskResult{}, nil
 }
 
 // CompleteRecord queries the task's own workflow for its final state and writes it into the record, so that it outlives
 // Temporal's retention.
-func (a *Activities) CompleteRecord(ctx context.Context, in workloadops.TaskRequest) error {
+func (a *Activities) CompleteRecord(ctx context.Context, in operation.TaskRequest) error {
 	task, err := stateOf[plan.Task](ctx, a, plan.WorkflowID(in.Task), in.RunID)
 	if err != nil {
 		return err

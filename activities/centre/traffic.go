@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
 )
 
@@ -26,7 +26,7 @@ const holdRetry = 2 * time.Second
 // with WorkloadFailed.
 func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult,
 	error) {
-	details, stop := heartbeat.Start(ctx, workloadops.Progress{})
+	details, stop := heartbeat.Start(ctx, workload.Progress{})
 	succeeded := false
 	defer func() { stop(succeeded) }()
 	var result rollout.HoldTrafficResult
@@ -74,17 +74,17 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 
 // enforceDeadline counts the time of waiting for other holders, and ends the wait at its deadline. Time in which the
 // home cluster or Temporal does not answer is not counted.
-func enforceDeadline(details *heartbeat.Details[workloadops.Progress], in rollout.HoldTrafficRequest, err error) error {
+func enforceDeadline(details *heartbeat.Details[workload.Progress], in rollout.HoldTrafficRequest, err error) error {
 	now, deadline := time.Now(), time.Duration(in.DeadlineSeconds)*time.Second
 	var f *failure.Error
 	switch {
 	case !errors.As(err, &f) || f.Kind.System():
-		details.Note(func(p *workloadops.Progress) { p.RecordFailure(now) })
+		details.Note(func(p *workload.Progress) { p.RecordFailure(now) })
 		return err
 	case f.Kind != failure.NotReady:
 		return err
 	}
-	details.Note(func(p *workloadops.Progress) {
+	details.Note(func(p *workload.Progress) {
 		p.RecordRead(now)
 		p.RecordReachable()
 		p.Message = f.Message

@@ -24,7 +24,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/test/harness"
 )
@@ -81,7 +81,7 @@ func heldBy(in rollout.HoldTrafficRequest, holder string) rollout.HoldTrafficReq
 	return in
 }
 
-func engineOf(t *testing.T, store *store.Store) workloadops.Engine {
+func engineOf(t *testing.T, store *store.Store) workload.Engine {
 	t.Helper()
 	engine, err := store.Engine(testContext(t))
 	require.NoError(t, err)
@@ -95,8 +95,8 @@ func TestHolderOfOtherEngine_IsNotDropped(t *testing.T) {
 	t.Parallel()
 	store, a, temporal, in := shared(t)
 	ctx := testContext(t)
-	theirs := workloadops.Holder{WorkflowID: "rollout/default/s/theirs", RunID: "1",
-		Engine: workloadops.Engine{UID: "uid-b", Name: "b"}}.String()
+	theirs := workload.Holder{WorkflowID: "rollout/default/s/theirs", RunID: "1",
+		Engine: workload.Engine{UID: "uid-b", Name: "b"}}.String()
 	// another engine of the cluster may write at the same time that there is no holder
 	require.NoError(t, failure.RetryOnConflict("mse", func() error {
 		found, err := store.GetTrafficRouting(ctx, store.Namespace(), "mse")
@@ -135,7 +135,7 @@ func TestLeaveTraffic_LastHolderRestoresRoutes(t *testing.T) {
 
 	held, err := a.HoldTraffic(ctx, one)
 	require.NoError(t, err)
-	require.Equal(t, "trafficrouting/"+store.Namespace()+"/mse", workloadops.ParseHolder(held.Claim).WorkflowID)
+	require.Equal(t, "trafficrouting/"+store.Namespace()+"/mse", workload.ParseHolder(held.Claim).WorkflowID)
 	require.Equal(t, "mse", held.Shared.Name)
 	require.Equal(t, int64(7), held.Shared.Routings[0].GraceSeconds)
 	_, err = a.HoldTraffic(ctx, two)
@@ -175,7 +175,7 @@ func TestLeaveTraffic_LastHolderRestoresRoutes(t *testing.T) {
 
 // attemptToHold runs one activity attempt that continues from the progress left; it returns the last heartbeat.
 func attemptToHold(t *testing.T, a *centre.Activities, in rollout.HoldTrafficRequest,
-	left *workloadops.Progress) (last workloadops.Progress, err error) {
+	left *workload.Progress) (last workload.Progress, err error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
@@ -208,11 +208,11 @@ func TestHoldTraffic_WaitsUntilDeadline(t *testing.T) {
 	require.Contains(t, last.Message, "TrafficRouting "+store.Namespace()+
 		"/mse gives its routes back for rollout/default/s/one", "the message names the object and the holder")
 	require.False(t, last.ReadAt.IsZero(), "the next attempt counts from here")
-	last, err = attemptToHold(t, a, two, &workloadops.Progress{ElapsedSeconds: 100,
+	last, err = attemptToHold(t, a, two, &workload.Progress{ElapsedSeconds: 100,
 		ReadAt: time.Now().Add(-5 * time.Second)})
 	requireType(t, err, failure.NotReady, "the deadline has not passed")
 	require.InDelta(t, 105, last.ElapsedSeconds, 3)
-	long := &workloadops.Progress{ElapsedSeconds: 598, ReadAt: time.Now().Add(-5 * time.Second)}
+	long := &workload.Progress{ElapsedSeconds: 598, ReadAt: time.Now().Add(-5 * time.Second)}
 	_, err = attemptToHold(t, a, two, long)
 	requireType(t, err, failure.WorkloadFailed, "the deadline has passed")
 	require.ErrorContains(t, err, "gives its routes back for rollout/default/s/one")
@@ -233,7 +233,7 @@ func TestHoldTraffic_DropsDeadHolders(t *testing.T) {
 	_, err = a.LeaveTraffic(ctx, rollout.LeaveTrafficRequest{HoldTrafficRequest: dead})
 	require.NoError(t, err)
 	temporal.set("rollout/default/s/dead", "1", "1", terminated)
-	claim := workloadops.ClaimHolderRequest{Claim: v1alpha1.TrafficClaim(store.Namespace(), "mse", engineOf(t, store))}
+	claim := workload.ClaimHolderRequest{Claim: v1alpha1.TrafficClaim(store.Namespace(), "mse", engineOf(t, store))}
 	held, err := a.ClaimHolder(ctx, claim)
 	require.NoError(t, err)
 	require.True(t, held.Dead, "it has no living holder")
@@ -306,7 +306,7 @@ func TestClaimHolder_ReportsDeadHolders(t *testing.T) {
 	t.Parallel()
 	store, temporal := newStore(t), newFakeTemporal()
 	a := centre.NewActivities(store, temporal, nil, 0)
-	own, other := engineOf(t, store), workloadops.Engine{UID: "uid-b", Name: "b"}
+	own, other := engineOf(t, store), workload.Engine{UID: "uid-b", Name: "b"}
 	temporal.set("rollout/default/s/one", "3", "1", running)
 	temporal.set("rollout/default/s/over", "2", "2", terminated)
 	for _, c := range []struct {
@@ -321,12 +321,12 @@ func TestClaimHolder_ReportsDeadHolders(t *testing.T) {
 		{"the claim of a deleted TrafficRouting is dead", v1alpha1.TrafficClaim(store.Namespace(), "gone", own), true},
 		{"so is one written by an earlier version", "trafficrouting/" + store.Namespace() + "/gone", true},
 		{"a terminated workflow of this engine is dead",
-			workloadops.Holder{WorkflowID: "rollout/default/s/over", RunID: "2", Engine: own}.String(), true},
+			workload.Holder{WorkflowID: "rollout/default/s/over", RunID: "2", Engine: own}.String(), true},
 		{"another engine's workflow counts as alive, even if one of that ID is closed here",
-			workloadops.Holder{WorkflowID: "rollout/default/s/over", RunID: "2", Engine: other}.String(), false},
+			workload.Holder{WorkflowID: "rollout/default/s/over", RunID: "2", Engine: other}.String(), false},
 		{"so does another engine's TrafficRouting", v1alpha1.TrafficClaim(store.Namespace(), "gone", other), false},
 	} {
-		answer, err := a.ClaimHolder(testContext(t), workloadops.ClaimHolderRequest{Claim: c.claim})
+		answer, err := a.ClaimHolder(testContext(t), workload.ClaimHolderRequest{Claim: c.claim})
 		require.NoError(t, err, c.reason)
 		require.Equal(t, c.dead, answer.Dead, c.reason)
 		require.NotEmpty(t, answer.Reason, c.reason)

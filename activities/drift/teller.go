@@ -15,7 +15,7 @@ import (
 
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const (
@@ -69,7 +69,7 @@ func NewReporter[K comparable](temporal Signaller, parties []string, log *slog.L
 // edit an object can write a claim onto it, so the rollout that is signalled checks whether the object is its own.
 func MayHold(parties []string, claim, namespace string) bool {
 	return slices.ContainsFunc(parties, func(party string) bool {
-		return strings.HasPrefix(workloadops.ParseHolder(claim).WorkflowID, rollout.WorkflowID(party, namespace, ""))
+		return strings.HasPrefix(workload.ParseHolder(claim).WorkflowID, rollout.WorkflowID(party, namespace, ""))
 	})
 }
 
@@ -112,14 +112,14 @@ func (t *Reporter[K]) report(ctx context.Context, key K) error {
 	}
 	if err := Signal(ctx, t.temporal, c.Claim, c.Observed); err != nil {
 		t.log.WarnContext(ctx, "failed to report a change of a workload to its rollout; it is retried",
-			"workflow", workloadops.ParseHolder(c.Claim).WorkflowID, "change", c.Observed.Message, "error", err)
+			"workflow", workload.ParseHolder(c.Claim).WorkflowID, "change", c.Observed.Message, "error", err)
 		return err
 	}
 	said := "another client has changed an object that is being released"
 	if c.Uncertain {
 		said = "an object that is being released may have changed before this worker watched it; its rollout checks that"
 	}
-	t.log.InfoContext(ctx, said, "workflow", workloadops.ParseHolder(c.Claim).WorkflowID, "change", c.Observed.Message)
+	t.log.InfoContext(ctx, said, "workflow", workload.ParseHolder(c.Claim).WorkflowID, "change", c.Observed.Message)
 	if c.Delivered != nil {
 		c.Delivered()
 		t.Forget(key)
@@ -151,7 +151,7 @@ func signal(ctx context.Context, temporal Signaller, within time.Duration, claim
 	call, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	// Without a run: the rollout may have continued as new since it took the claim.
-	return temporal.SignalWorkflow(call, workloadops.ParseHolder(claim).WorkflowID, "", rollout.SignalObserved,
+	return temporal.SignalWorkflow(call, workload.ParseHolder(claim).WorkflowID, "", rollout.SignalObserved,
 		observed)
 }
 

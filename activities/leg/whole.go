@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // maxSlotTime is how long one attempt of a leg keeps its worker slot at most, even if it makes progress: less than the
@@ -80,7 +80,7 @@ func (w *legAttempt) noteDone(parts []machine.Part) {
 }
 
 // BeginPart implements attempt.Parent. Progress that an earlier attempt has made with the same action is kept.
-func (w *legAttempt) BeginPart(first workloadops.Progress) {
+func (w *legAttempt) BeginPart(first workload.Progress) {
 	w.details.Note(func(p *machine.LegProgress) {
 		if part := len(p.Parts) + 1; p.PartNumber != part {
 			p.PartNumber, p.Progress = part, first
@@ -89,10 +89,10 @@ func (w *legAttempt) BeginPart(first workloadops.Progress) {
 }
 
 // Progress implements attempt.Details.
-func (w *legAttempt) Progress() workloadops.Progress { return w.details.Progress().Progress }
+func (w *legAttempt) Progress() workload.Progress { return w.details.Progress().Progress }
 
 // Note implements attempt.Details.
-func (w *legAttempt) Note(change func(p *workloadops.Progress)) {
+func (w *legAttempt) Note(change func(p *workload.Progress)) {
 	w.details.Note(func(p *machine.LegProgress) { change(&p.Progress) })
 }
 

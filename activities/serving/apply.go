@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // pollInterval is how often a waiting attempt checks its deadline, and the Deployment while the watch is unreliable.
@@ -151,7 +151,7 @@ func (b *applyLoop) deployment(ctx context.Context, j *job) (*appsv1.Deployment,
 func (j *job) alreadyApplied() *appsv1.Deployment {
 	d, live := j.a.watch.deployment(name{j.req.Domain, j.req.Deployment})
 	if !live || d == nil || d.DeletionTimestamp != nil ||
-		d.Annotations[workloadops.AnnotationClaimedBy] != j.req.Claim ||
+		d.Annotations[workload.AnnotationClaimedBy] != j.req.Claim ||
 		d.Annotations[serving.AnnotationVersion] != j.req.Version || serving.TokenOf(d) != j.req.Token() {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (b *applyLoop) read(ctx context.Context, j *job) (*appsv1.Deployment, error
 	of := name{j.req.Domain, j.req.Deployment}
 	d, live := j.a.watch.deployment(of)
 	switch {
-	case live && d != nil && d.Annotations[workloadops.AnnotationClaimedBy] == j.req.Claim:
+	case live && d != nil && d.Annotations[workload.AnnotationClaimedBy] == j.req.Claim:
 		return d, nil
 	case live && b.last != nil && time.Since(b.at) < watchGrace:
 		return b.last, nil
@@ -197,7 +197,7 @@ func (b *applyLoop) finish(ctx context.Context, j *job, d *appsv1.Deployment) (e
 		return err
 	}
 	b.seen = j.a.watch.completeSnapshot(d)
-	if d.Annotations[workloadops.AnnotationClaimedBy] != j.req.Claim {
+	if d.Annotations[workload.AnnotationClaimedBy] != j.req.Claim {
 		return nil
 	}
 	return j.releaseClaim(ctx)
@@ -205,9 +205,9 @@ func (b *applyLoop) finish(ctx context.Context, j *job, d *appsv1.Deployment) (e
 
 // releaseClaim releases the claim on the Deployment, unless it is not the operation's any more.
 func (j *job) releaseClaim(ctx context.Context) error {
-	held := jsonpatch.Annotation(workloadops.AnnotationClaimedBy)
+	held := jsonpatch.Annotation(workload.AnnotationClaimedBy)
 	patch, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test(held, j.req.Claim), jsonpatch.Remove(held),
-		jsonpatch.Remove(jsonpatch.Label(workloadops.LabelClaimed))})
+		jsonpatch.Remove(jsonpatch.Label(workload.LabelClaimed))})
 	if err != nil {
 		return err
 	}

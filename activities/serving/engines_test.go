@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Two engines on one cluster may have a serving of the same name in the same namespace: neither writes the objects of
@@ -26,7 +26,7 @@ func TestApply_RefusesServingOfAnotherEngine(t *testing.T) {
 	require.ErrorContains(t, err, "belongs to a serving of the same name of another engine (Temporal namespace red)")
 	require.Equal(t, before.Spec, s.deployment().Spec)
 
-	s.patch("red", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workloadops.AnnotationClaimedBy,
+	s.patch("red", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workload.AnnotationClaimedBy,
 		workflowOf(1)+"@r@red/uid-red"))
 	ours := s.step(2, false)
 	ours.Claim = workflowOf(2) + "@r@blue/uid-blue"

@@ -30,7 +30,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -141,7 +141,7 @@ func (s *site) step(generation int64, back bool) serving.PartyRequest {
 	req := serving.PartyRequest{ID: "s1", UID: "u1", Generation: generation, Started: 1000 * generation,
 		Domain: s.domain, Deployment: "s1", Version: in.TargetDigest,
 		Source: serving.Source{WorkflowID: id, RunID: "r", Previous: back},
-		Claim:  workloadops.Holder{WorkflowID: id, RunID: "r"}.String(), DeadlineSeconds: 100}
+		Claim:  workload.Holder{WorkflowID: id, RunID: "r"}.String(), DeadlineSeconds: 100}
 	if back {
 		req.Version = in.PreviousDigest
 	}
@@ -241,7 +241,7 @@ func (s *site) requireRunsIn(domain, tag string) {
 	require.Len(s.t, files.Items, 1)
 	require.Contains(s.t, files.Items[0].Data, "app.conf")
 	require.Equal(s.t, tag, files.Items[0].Data["app.conf"], "its files have the same version")
-	require.NotContains(s.t, d.Labels, workloadops.LabelClaimed, "no claim is left")
+	require.NotContains(s.t, d.Labels, workload.LabelClaimed, "no claim is left")
 }
 
 func requireKind(t *testing.T, kind failure.Kind, err error) {

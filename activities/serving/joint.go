@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const (
@@ -60,7 +60,7 @@ func (a *Activities) Create(ctx context.Context, req serving.GroupRequest) (*ser
 // partyProgress is the progress of one party in the heartbeat.
 type partyProgress struct {
 	Domain string `json:"domain"`
-	workloadops.Progress
+	workload.Progress
 }
 
 // group is one attempt of a step in parties. They share a heartbeat and end soon after each other: when one party
@@ -83,7 +83,7 @@ func newGroup(ctx context.Context, options Options, req serving.GroupRequest) *g
 	t.startPhase()
 	first := make([]partyProgress, len(req.Parties))
 	for i, party := range req.Parties {
-		first[i] = partyProgress{party.Domain, workloadops.Progress{ElapsedSeconds: float64(party.SpentSeconds)}}
+		first[i] = partyProgress{party.Domain, workload.Progress{ElapsedSeconds: float64(party.SpentSeconds)}}
 		t.members = append(t.members, &member{group: t, place: i, req: party})
 	}
 	t.Details = heartbeat.Take(ctx, first)
@@ -129,7 +129,7 @@ func (t *group) runAll(ctx context.Context, one stepFunc) (_ *serving.GroupResul
 				return err
 			})
 			if outcomes[i] = m.outcome(seen, errs[i]); outcomes[i].Done {
-				m.Note(func(p *workloadops.Progress) { p.Message = "" })
+				m.Note(func(p *workload.Progress) { p.Message = "" })
 			}
 			t.onEnd(errs[i])
 		})
@@ -173,13 +173,13 @@ func (m *member) outcome(seen *serving.DeploymentSnapshot, err error) serving.Pa
 }
 
 // BeginPart does nothing: the progress of a party covers all attempts of the group.
-func (m *member) BeginPart(workloadops.Progress) {}
+func (m *member) BeginPart(workload.Progress) {}
 
 // Progress returns the progress of the party.
-func (m *member) Progress() workloadops.Progress { return m.Details.Progress()[m.place].Progress }
+func (m *member) Progress() workload.Progress { return m.Details.Progress()[m.place].Progress }
 
 // Note changes the progress of the party.
-func (m *member) Note(change func(p *workloadops.Progress)) {
+func (m *member) Note(change func(p *workload.Progress)) {
 	m.Details.Note(func(all *[]partyProgress) {
 		*all = slices.Clone(*all) // a heartbeat may be encoding the former list
 		change(&(*all)[m.place].Progress)

@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // groupOf returns the request for parties.
@@ -59,12 +59,12 @@ func TestGroup_EndsPartiesTogether(t *testing.T) {
 			j.members[1].Progressed()
 		}, -1},
 		"Unreachable": {"a later read may succeed", func(j *group, _ func(time.Duration)) {
-			j.members[0].Note(func(p *workloadops.Progress) { p.RecordFailure(start) })
+			j.members[0].Note(func(p *workload.Progress) { p.RecordFailure(start) })
 		}, 30 * time.Second},
 		"UnreachableOnce": {"a step that is not retried leaves the wait for the cluster to another one",
 			func(j *group, _ func(time.Duration)) {
 				j.once = true
-				j.members[0].Note(func(p *workloadops.Progress) { p.RecordFailure(start) })
+				j.members[0].Note(func(p *workload.Progress) { p.RecordFailure(start) })
 			}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func ends(errs map[string]error) stepFunc {
 		if m.req.Domain == "panics" {
 			panic("a bug")
 		}
-		m.Note(func(p *workloadops.Progress) { p.ElapsedSeconds += 7 })
+		m.Note(func(p *workload.Progress) { p.ElapsedSeconds += 7 })
 		return &serving.DeploymentSnapshot{Version: m.req.Domain}, errs[m.req.Domain]
 	}
 }
@@ -149,10 +149,10 @@ func TestRunStep_IsRetried_WhileNoPartyHasEnded(t *testing.T) {
 func TestGroup_HeartbeatNamesEachParty(t *testing.T) {
 	j := newGroup(t.Context(), Options{}.withDefaults(), groupOf("alice", "bob", "carol"))
 	for i, text := range []string{"0 of 1 pods are available", "", "1 of 2 pods are available"} {
-		j.members[i].Note(func(p *workloadops.Progress) { p.Message = text })
+		j.members[i].Note(func(p *workload.Progress) { p.Message = text })
 	}
-	require.Equal(t, []partyProgress{{"alice", workloadops.Progress{Message: "0 of 1 pods are available"}},
-		{Domain: "bob"}, {"carol", workloadops.Progress{Message: "1 of 2 pods are available"}}}, j.Progress())
+	require.Equal(t, []partyProgress{{"alice", workload.Progress{Message: "0 of 1 pods are available"}},
+		{Domain: "bob"}, {"carol", workload.Progress{Message: "1 of 2 pods are available"}}}, j.Progress())
 }
 
 // answering is Temporal's reply to a heartbeat.

@@ -26,7 +26,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const (
@@ -219,7 +219,7 @@ func (o *Observer) observe(ctx context.Context, of name, d *appsv1.Deployment) (
 // operationInProgress reports whether the operation that has claimed a Deployment is running: one that has ended may
 // have left its claim, and restores nothing. While Temporal does not answer, it counts as running.
 func (o *Observer) operationInProgress(ctx context.Context, d *appsv1.Deployment) bool {
-	holder := workloadops.ParseHolder(d.Annotations[workloadops.AnnotationClaimedBy])
+	holder := workload.ParseHolder(d.Annotations[workload.AnnotationClaimedBy])
 	if !strings.HasPrefix(holder.WorkflowID, serving.WorkflowPrefix(d.Labels[kuscia.LabelDeploymentName])) {
 		return false // not the claim of an operation on this serving
 	}

@@ -26,7 +26,7 @@ import (
 	partyservings "slipway.io/slipway/activities/serving"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // reports records the reports of an observer, and answers the status of operations.
@@ -183,8 +183,8 @@ func TestObserver_ReportsDrift_DespiteForgedClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		claimed := deploymentOf(1)
-		claimed.Annotations[workloadops.AnnotationClaimedBy] =
-			workloadops.Holder{WorkflowID: "rollout/default/shop/web", RunID: "r"}.String()
+		claimed.Annotations[workload.AnnotationClaimedBy] =
+			workload.Holder{WorkflowID: "rollout/default/shop/web", RunID: "r"}.String()
 		claimed.Annotations[serving.AnnotationApplied] = "of what was applied"
 		out, _ := observe(t, fake.NewClientset(claimed))
 		time.Sleep(time.Minute)
@@ -198,7 +198,7 @@ func TestObserver_ReportsDrift_WhenClaimingOperationHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		claimed := deploymentOf(1)
-		claimed.Annotations[workloadops.AnnotationClaimedBy] = workloadops.Holder{WorkflowID: serving.WorkflowPrefix(
+		claimed.Annotations[workload.AnnotationClaimedBy] = workload.Holder{WorkflowID: serving.WorkflowPrefix(
 			"s1") + "1", RunID: "r"}.String()
 		claimed.Annotations[serving.AnnotationApplied] = "of what was applied"
 		out, _ := observe(t, fake.NewClientset(claimed))

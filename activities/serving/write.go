@@ -18,7 +18,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // writer writes the objects of one party. With dry it uses dry runs.
@@ -224,8 +224,8 @@ func (w *writer) hit(point string) {
 
 // mayWrite refuses to write an object that belongs to another release or client.
 func (w *writer) mayWrite(kind string, is metav1.Object) error {
-	claim := is.GetAnnotations()[workloadops.AnnotationClaimedBy]
-	if workloadops.IsForeign(w.req.Claim, claim) {
+	claim := is.GetAnnotations()[workload.AnnotationClaimedBy]
+	if workload.IsForeign(w.req.Claim, claim) {
 		return w.claimed(kind, is, claim)
 	}
 	switch serving.OwnerOf(is, w.req.ID, w.req.UID) {
@@ -262,7 +262,7 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 // claimed returns the refusal to write an object that another release has claimed.
 func (w *writer) claimed(kind string, is metav1.Object, claim string) error {
 	e := failure.New(failure.Claimed, "%s %s/%s is being released by %s: wait until it has ended, or stop it", kind,
-		w.req.Domain, is.GetName(), workloadops.HolderName(w.req.Claim, claim))
+		w.req.Domain, is.GetName(), workload.HolderName(w.req.Claim, claim))
 	e.Holder = claim
 	return e
 }
@@ -271,7 +271,7 @@ func (w *writer) claimed(kind string, is metav1.Object, claim string) error {
 // fencing token differs, the object is written anyway, so that a suspended attempt with an earlier token is refused.
 func alreadyWritten(is, wanted metav1.Object) bool {
 	keys := []string{serving.AnnotationContent, serving.AnnotationVersion, serving.AnnotationToken,
-		workloadops.AnnotationClaimedBy}
+		workload.AnnotationClaimedBy}
 	return !slices.ContainsFunc(keys, func(key string) bool {
 		return is.GetAnnotations()[key] != wanted.GetAnnotations()[key]
 	})

@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const (
@@ -50,7 +50,7 @@ type building struct {
 	podsReadAt time.Time
 }
 
-// buildProgress is the state that an attempt leaves for the next one (workloadops.Progress.Data).
+// buildProgress is the state that an attempt leaves for the next one (operation.Progress.Data).
 type buildProgress struct {
 	Job types.UID `json:"job"`
 }
@@ -82,7 +82,7 @@ func (b *building) Reconcile(ctx context.Context) (attempt.Next, error) {
 }
 
 func (b *building) act(ctx context.Context, seen build.Observed, next build.NextAction) (attempt.Next, error) {
-	b.Note(func(p *workloadops.Progress) { p.Message = next.Reason })
+	b.Note(func(p *workload.Progress) { p.Message = next.Reason })
 	switch next.Action {
 	case build.Create:
 		return attempt.Next{}, b.a.create(ctx, b.req)
@@ -112,7 +112,7 @@ func (b *building) noteJob(job *batchv1.Job) {
 		return
 	}
 	if data, err := json.Marshal(buildProgress{job.UID}); err == nil {
-		b.Note(func(p *workloadops.Progress) { p.Data = data })
+		b.Note(func(p *workload.Progress) { p.Data = data })
 	}
 }
 
@@ -148,7 +148,7 @@ func (b *building) pendingReason(pods []corev1.Pod) (string, time.Duration) {
 	}
 	pod := &pods[0]
 	reason, message := podstatus.Reason(pod)
-	seen := workloadops.Pod{Name: pod.Name, Reason: reason, Since: pod.CreationTimestamp.Time}
+	seen := workload.Pod{Name: pod.Name, Reason: reason, Since: pod.CreationTimestamp.Time}
 	text := "pod " + pod.Name + ": " + reason
 	if message != "" {
 		text += ": " + message
@@ -157,7 +157,7 @@ func (b *building) pendingReason(pods []corev1.Pod) (string, time.Duration) {
 	if !seen.Stuck() {
 		return text, deadline
 	}
-	snapshot := workloadops.Snapshot{Now: b.Now(), Elapsed: b.Progress().Elapsed()}
+	snapshot := workload.Snapshot{Now: b.Now(), Elapsed: b.Progress().Elapsed()}
 	return text, snapshot.PatienceLeft(seen, deadline)
 }
 

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Resolve returns the commit that a branch points at. Temporary errors of the server are retried until the deadline.
@@ -70,7 +70,7 @@ func (r *resolving) Reconcile(ctx context.Context) (attempt.Next, error) {
 			r.req.Shown, r.req.Service, r.req.ResolveSeconds, failed.Message)
 	}
 	reason := "asking " + r.req.Shown + " again: " + failed.Message
-	r.Note(func(p *workloadops.Progress) { p.Message = reason })
+	r.Note(func(p *workload.Progress) { p.Message = reason })
 	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: pause}, nil
 }
 

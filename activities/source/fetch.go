@@ -19,13 +19,13 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // progress is the state that an attempt leaves for the next one: the result it was about to return, so that no package
 // is downloaded twice.
 type progress struct {
-	workloadops.Progress
+	workload.Progress
 	Fetched *source.Fetched `json:"fetched,omitempty"`
 }
 

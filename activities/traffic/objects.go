@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // kind is a kind of object and its resource.
@@ -276,7 +276,7 @@ func sameMarks(a, b traffic.Object) bool {
 			return false
 		}
 	}
-	return meta(a).GetLabels()[workloadops.LabelClaimed] == meta(b).GetLabels()[workloadops.LabelClaimed]
+	return meta(a).GetLabels()[workload.LabelClaimed] == meta(b).GetLabels()[workload.LabelClaimed]
 }
 
 // deletedError is the drift of an object that another client deleted.

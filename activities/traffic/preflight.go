@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // TrafficPreflight checks, without writing, that the traffic of a rollout can be routed as each of its steps requires:
@@ -248,7 +248,7 @@ func (c *check) findHolder(ctx context.Context, p provider, j job) error {
 		if holder == "" || c.result.Holder != "" {
 			continue
 		}
-		if own := !workloadops.IsForeign(c.req.Claim, holder); own && c.req.Shared != nil &&
+		if own := !workload.IsForeign(c.req.Claim, holder); own && c.req.Shared != nil &&
 			!strings.HasPrefix(holder, "rollout/") {
 			continue
 		}

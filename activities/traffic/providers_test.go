@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const ingressYAML = `
@@ -132,7 +132,7 @@ func TestTakeOver(t *testing.T) {
 			req.Traffic = weight(20)
 			b.must(req)
 
-			next := workloadops.Holder{WorkflowID: "rollout/default/shop/order", RunID: "run-2"}.String()
+			next := workload.Holder{WorkflowID: "rollout/default/shop/order", RunID: "run-2"}.String()
 			all := []rollout.RouteAction{rollout.RoutePin, rollout.RouteEnsure, rollout.RouteUnpin,
 				rollout.RouteToStable, rollout.RouteRemoveCanary}
 			for _, action := range all {

@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // minPause and maxPause limit the pause between two reads of endpoints, which doubles each time.
@@ -90,7 +90,7 @@ func (a *Activities) check(req rollout.RouteRequest) *failure.Error {
 }
 
 func (t *routeJob) modified() {
-	t.Note(func(p *workloadops.Progress) { p.Modified = true })
+	t.Note(func(p *workload.Progress) { p.Modified = true })
 }
 
 func (t *routeJob) result() rollout.RouteResult {
@@ -133,21 +133,21 @@ func (t *routeJob) checkClaim(ctx context.Context) error {
 		t.req.Action == rollout.RouteToNew
 	// not a TrafficRouting's
 	own := rollout.WorkflowID(t.req.Workload.PartyOrDefault(), t.req.Workload.Namespace, t.req.Name)
-	if !t.req.Overwrite || !makes || t.a.options.Repairing || workloadops.ParseHolder(t.req.Claim).WorkflowID != own {
+	if !t.req.Overwrite || !makes || t.a.options.Repairing || workload.ParseHolder(t.req.Claim).WorkflowID != own {
 		return nil
 	}
-	workload, err := t.a.workload(ctx, t.req.Subject)
-	if err := t.noteWrite(false, err); err != nil || workload == nil {
+	claimed, err := t.a.workload(ctx, t.req.Subject)
+	if err := t.noteWrite(false, err); err != nil || claimed == nil {
 		return err
 	}
-	by := meta(workload).GetAnnotations()
+	by := meta(claimed).GetAnnotations()
 	switch {
 	case by[rollout.AnnotationRepair] != "":
 		return rollout.UnderRepair(t.req.Workload.String(), by[rollout.AnnotationRepair])
-	case by[workloadops.AnnotationClaimedBy] != t.req.Claim:
+	case by[workload.AnnotationClaimedBy] != t.req.Claim:
 		return failure.New(failure.ClaimLost, "%s: another client has removed this rollout's claim (annotation %s): "+
 			"its routes are left unchanged",
-			t.req.Workload, workloadops.AnnotationClaimedBy)
+			t.req.Workload, workload.AnnotationClaimedBy)
 	}
 	return nil
 }

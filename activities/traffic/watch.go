@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // The indices of the watches.
@@ -106,7 +106,7 @@ func (d *DriftDetector) watchEndpoints() {
 // watchOptions are those of a watch on one kind in all namespaces that the worker serves. If a kind cannot be watched,
 // releases continue: changes by other clients are then noticed when a step needs the object.
 func (d *DriftDetector) watchOptions(k drift.Kind) watch.Options {
-	return watch.Options{Namespaces: d.a.options.Namespaces, Labels: workloadops.SelectClaimed,
+	return watch.Options{Namespaces: d.a.options.Namespaces, Labels: workload.SelectClaimed,
 		Failed: watch.Once(func(namespace string, err error) {
 			d.a.options.Logger.Warn(fmt.Sprintf("%s objects of releases cannot be watched in %s: changes by other "+
 				"clients are noticed at the next step only; retrying", k.Name, watch.Where(namespace)),

@@ -1,5 +1,5 @@
 // Package workload starts, stops, restarts and rolls out the workloads of a party's cluster: it reads a workload, lets
-// release/workloadops or release/rollout/pods decide, makes the change, and waits. Every activity is level-based and
+// release/operation or release/rollout/pods decide, makes the change, and waits. Every activity is level-based and
 // idempotent: if its process is killed at any point, another one continues.
 package workload
 
@@ -19,9 +19,9 @@ import (
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // Options of the activities. The zero value is usable.
@@ -98,12 +98,12 @@ func New(client kube.Typed, objects dynamic.Interface, options Options) *Activit
 // Register registers the activities by the names that the workflows use.
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	for name, activityFunc := range map[string]any{
-		workloadops.ActivityRun:              a.Run,
-		workloadops.ActivityRestore:          a.Restore,
-		workloadops.ActivityCountUnavailable: a.CountUnavailable,
-		workloadops.ActivityPreflight:        a.Preflight,
-		workloadops.ActivityDiff:             a.Diff,
-		rollout.ActivityPreflight:            a.PreflightRollouts,
+		operation.ActivityRun:              a.Run,
+		operation.ActivityRestore:          a.Restore,
+		operation.ActivityCountUnavailable: a.CountUnavailable,
+		operation.ActivityPreflight:        a.Preflight,
+		operation.ActivityDiff:             a.Diff,
+		rollout.ActivityPreflight:          a.PreflightRollouts,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
 	}

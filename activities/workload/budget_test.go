@@ -13,10 +13,10 @@ import (
 
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -70,7 +70,7 @@ func TestDisruptionBudget_DelaysRestart(t *testing.T) {
 	b.addBudget("order", 3)
 	before := b.uids("order")
 	req := b.request(setOfTest, plan.Restart, plan.Parallel)
-	checked, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
+	checked, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{req}})
 	require.NoError(t, err)
 	require.Empty(t, checked.Refusals)
 	require.Len(t, checked.Warnings, 1)

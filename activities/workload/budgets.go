@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // budgets finds the PodDisruptionBudgets of a namespace that cover a workload's pods. They are read once, on first use.
 // A worker that may not read them finds none; callers for which that matters have checked the permission before.
 func (a *Activities) budgets(ctx context.Context, namespace string) func(
-	*unstructured.Unstructured) []workloadops.Budget {
+	*unstructured.Unstructured) []workload.Budget {
 	all := sync.OnceValue(func() []policyv1.PodDisruptionBudget {
 		list, err := a.cluster.Budgets(ctx, namespace)
 		if err != nil {
@@ -24,12 +24,12 @@ func (a *Activities) budgets(ctx context.Context, namespace string) func(
 		}
 		return list
 	})
-	return func(o *unstructured.Unstructured) (covering []workloadops.Budget) {
+	return func(o *unstructured.Unstructured) (covering []workload.Budget) {
 		podLabels, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
 		for _, b := range all() {
 			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 			if err == nil && selector.Matches(labels.Set(podLabels)) {
-				covering = append(covering, workloadops.Budget{Name: b.Name, Allowed: b.Status.DisruptionsAllowed})
+				covering = append(covering, workload.Budget{Name: b.Name, Allowed: b.Status.DisruptionsAllowed})
 			}
 		}
 		return covering

@@ -9,15 +9,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/observer"
 )
 
 const dead = "task/t0/1-order@run-0"
 
 // abandon starts an operation of a release that dies halfway: its claim and what it borrowed remain.
-func (b *bench) abandon(req workloadops.Request, name observer.Name, begun func(workloadState) bool) {
+func (b *bench) abandon(req operation.Request, name observer.Name, begun func(workloadState) bool) {
 	b.t.Helper()
 	req.Claim, req.Marker = dead, "t0/1"
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
@@ -33,8 +34,8 @@ func (b *bench) abandon(req workloadops.Request, name observer.Name, begun func(
 	_ = requireFailure(b.t, err, failure.Unreachable)
 	b.traffic.set(nil)
 	w := b.state(name)
-	require.Equal(b.t, dead, w.annotations[workloadops.AnnotationClaimedBy])
-	require.Equal(b.t, workloadops.LabelClaimedValue, w.labels[workloadops.LabelClaimed])
+	require.Equal(b.t, dead, w.annotations[workload.AnnotationClaimedBy])
+	require.Equal(b.t, workload.LabelClaimedValue, w.labels[workload.LabelClaimed])
 	require.True(b.t, begun(w), "the abandoned operation had not started")
 }
 
@@ -107,13 +108,13 @@ func TestRun_FailsWhenClaimReplaced(t *testing.T) {
 	req.Workload.Replicas = &one
 	ended := b.inBackground(req)
 	b.until(order, "claimed", func(w workloadState) bool {
-		return w.annotations[workloadops.AnnotationClaimedBy] == req.Claim
+		return w.annotations[workload.AnnotationClaimedBy] == req.Claim
 	})
 	b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+dead+`"}}}`)
 	app := requireFailure(t, <-ended, failure.ClaimLost)
 	require.Contains(t, app.Message(), "another client removed this release's claim")
 	require.Contains(t, app.Message(), "task/t0/1-order holds it now")
-	require.Equal(t, dead, b.state(order).annotations[workloadops.AnnotationClaimedBy], "the other claim is unchanged")
+	require.Equal(t, dead, b.state(order).annotations[workload.AnnotationClaimedBy], "the other claim is unchanged")
 }
 
 func TestRun_SucceedsAfterDeadClaimRemovedByHand(t *testing.T) {
@@ -138,16 +139,16 @@ func TestRestore(t *testing.T) {
 		return w.spec != before.spec
 	})
 	req := b.request(order, plan.Restart, plan.Parallel)
-	result, err := b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: req})
+	result, err := b.acts.Restore(t.Context(), operation.RestoreRequest{Request: req})
 	require.NoError(t, err)
 	require.False(t, result.Changed, "another release's claim is not released")
 	req.Claim = dead
-	result, err = b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: req})
+	result, err = b.acts.Restore(t.Context(), operation.RestoreRequest{Request: req})
 	require.NoError(t, err)
 	require.Equal(t, "its own update settings are restored and the claim is released", result.Message)
 	b.requireTidy(order, before)
 	written := b.traffic.written()
-	result, err = b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: req})
+	result, err = b.acts.Restore(t.Context(), operation.RestoreRequest{Request: req})
 	require.NoError(t, err)
 	require.False(t, result.Changed)
 	require.Equal(t, written, b.traffic.written(), "the second restore writes nothing")
@@ -162,17 +163,17 @@ func TestRestore_OfUnfinishedStopKeepsSize(t *testing.T) {
 	})
 	req := b.request(order, plan.Stop, plan.Sequential)
 	req.Claim = dead
-	_, err := b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: req})
+	_, err := b.acts.Restore(t.Context(), operation.RestoreRequest{Request: req})
 	require.NoError(t, err)
 	result := b.must(b.request(order, plan.Start, plan.Parallel))
 	require.Equal(t, "started: 3 of 3 pods are ready", result.Message,
 		"START after an unfinished STOP restores the full size")
-	require.NotContains(t, b.state(order).annotations, workloadops.AnnotationLeftAt)
+	require.NotContains(t, b.state(order).annotations, workload.AnnotationLeftAt)
 }
 
 func TestRestore_SucceedsWhenWorkloadDeleted(t *testing.T) {
 	b := newBench(t)
-	result, err := b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: b.request(order, plan.Stop,
+	result, err := b.acts.Restore(t.Context(), operation.RestoreRequest{Request: b.request(order, plan.Stop,
 		plan.Sequential)})
 	require.NoError(t, err, "a deleted workload has nothing to restore")
 	require.False(t, result.Changed)
@@ -185,7 +186,7 @@ func TestOriginalAnnotation_IsReadable(t *testing.T) {
 	b.settled(order, 2)
 	var saved string
 	b.abandon(b.request(order, plan.Restart, plan.Parallel), order, func(w workloadState) bool {
-		saved = w.annotations[workloadops.AnnotationOriginal]
+		saved = w.annotations[workload.AnnotationOriginal]
 		return true
 	})
 	var o map[string]any

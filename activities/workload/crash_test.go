@@ -10,16 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
 
 // killAt lets an attempt make this number of changes and then kills it: before the next one reaches the server, or
 // after it, with its answer lost.
-func (b *bench) killAt(ctx context.Context, req workloadops.Request, changes int, after bool) (killed bool) {
+func (b *bench) killAt(ctx context.Context, req operation.Request, changes int, after bool) (killed bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var seen atomic.Int32
@@ -107,7 +108,7 @@ func (b *bench) playKilled(s situation, changes int, after bool) {
 	if !b.killAt(b.t.Context(), req, changes, after) {
 		b.t.Logf("it ends before change %d", changes+1)
 	}
-	b.use(b.config, workload.Options{})
+	b.use(b.config, workloads.Options{})
 	b.must(req)
 	tidy := b.requireTidy(name, before)
 	tl := watched.Timeline(b.t)
@@ -120,14 +121,14 @@ func (b *bench) playKilled(s situation, changes int, after bool) {
 		require.Len(b.t, tl.Created[name], 3, "%s", tl)
 	case plan.Stop:
 		require.Empty(b.t, b.pods(name.Name))
-		require.Equal(b.t, "3", tidy.annotations[workloadops.AnnotationReplicas])
+		require.Equal(b.t, "3", tidy.annotations[workload.AnnotationReplicas])
 		require.Empty(b.t, tl.Created[name], "%s", tl)
 	}
 	if s.oneOut {
 		watched.RequireAtMostOneUnavailable(b.t, name)
 	}
 	generation := tidy.generation
-	b.use(b.config, workload.Options{})
+	b.use(b.config, workloads.Options{})
 	again := b.must(req)
 	require.Equal(b.t, generation, b.state(name).generation, "a repetition changes nothing (%s)", again.Message)
 }
@@ -159,11 +160,11 @@ func TestRun_ReturnsResultAfterLostLastWrite(t *testing.T) {
 // Temporal answers that another attempt runs: this one must leave the last write to it.
 func TestSupersededAttempt_SkipsLastWrite(t *testing.T) {
 	b := newBench(t)
-	b.use(b.config, workload.Options{Recorder: recorder{err: notWanted}})
+	b.use(b.config, workloads.Options{Recorder: recorder{err: notWanted}})
 	b.deployment("order", 1, nil)
 	b.settled(order, 1)
 	req := b.request(order, plan.Stop, plan.Parallel)
 	_, err := b.driver(req).run()
 	require.ErrorContains(t, err, "another attempt has taken over")
-	require.Equal(t, req.Claim, b.state(order).annotations[workloadops.AnnotationClaimedBy])
+	require.Equal(t, req.Claim, b.state(order).annotations[workload.AnnotationClaimedBy])
 }

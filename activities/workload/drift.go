@@ -20,13 +20,12 @@ import (
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/fieldmanager"
-	"slipway.io/slipway/release/gate/hold"
+	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // DriftDetector notices when another client edits, scales or deletes a workload while its rollout is paused, and
@@ -161,7 +160,7 @@ func (t target) String() string {
 // newClaimedWorkload reads what is compared. The extra workload of a canary has more than the new version in its
 // template: the digest of that is on it as rollout.AnnotationWritten.
 func newClaimedWorkload(o *unstructured.Unstructured) *claimedWorkload {
-	r := &claimedWorkload{claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy],
+	r := &claimedWorkload{claim: o.GetAnnotations()[workload.AnnotationClaimedBy],
 		template: pods.Digest(templateOf(o))}
 	size, sized, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 	r.size, r.sized = int32(size), sized
@@ -342,20 +341,20 @@ func (s *DriftDetector) readRemoved(ctx context.Context, t target, r *claimedWor
 // without it no later change would be noticed. It reports to the rollout, so that the rollout checks what was changed
 // meanwhile.
 func (s *DriftDetector) restoreLabel(ctx context.Context, t target, o *unstructured.Unstructured) error {
-	if o == nil || o.GetAnnotations()[workloadops.AnnotationClaimedBy] == "" ||
-		o.GetLabels()[workloadops.LabelClaimed] != "" || s.activities.repairer(o) != "" {
+	if o == nil || o.GetAnnotations()[workload.AnnotationClaimedBy] == "" ||
+		o.GetLabels()[workload.LabelClaimed] != "" || s.activities.repairer(o) != "" {
 		return nil
 	}
-	claim := o.GetAnnotations()[workloadops.AnnotationClaimedBy]
+	claim := o.GetAnnotations()[workload.AnnotationClaimedBy]
 	taken := rollout.Observed{What: "edited", Claim: claim, Object: t.String(),
-		Message: fmt.Sprintf("another client has removed the label %s from the %s", workloadops.LabelClaimed, t)}
+		Message: fmt.Sprintf("another client has removed the label %s from the %s", workload.LabelClaimed, t)}
 	if !drift.MayHold(s.activities.options.Parties, claim, t.namespace) ||
 		!drift.RunsHere(ctx, s.temporal, claim, taken) {
 		return nil
 	}
-	test := jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), claim)
+	test := jsonpatch.Test(jsonpatch.Annotation(workload.AnnotationClaimedBy), claim)
 	body, err := json.Marshal(append([]jsonpatch.Op{test}, entries("/metadata/labels", o.GetLabels(),
-		map[string]string{workloadops.LabelClaimed: workloadops.LabelClaimedValue}, nil)...))
+		map[string]string{workload.LabelClaimed: workload.LabelClaimedValue}, nil)...))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // A removed gate is noticed before a pod has moved, also when the rollout has recorded that its gate is in effect.
@@ -30,9 +30,9 @@ func TestHolding_IsUnsettled_WhenGateRemoved(t *testing.T) {
 	} {
 		d := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "order",
-				Labels: map[string]string{workloadops.LabelRollout: saved.Mark()},
-				Annotations: map[string]string{workloadops.AnnotationClaimedBy: saved.Claim,
-					workloadops.AnnotationRollout: saved.String()}}}
+				Labels: map[string]string{workload.LabelRollout: saved.Mark()},
+				Annotations: map[string]string{workload.AnnotationClaimedBy: saved.Claim,
+					workload.AnnotationRollout: saved.String()}}}
 		if c.rest != "" {
 			d.Annotations[rollout.AnnotationSettled] = c.rest
 		}

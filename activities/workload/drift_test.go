@@ -23,11 +23,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/kruise"
 )
 
@@ -125,9 +125,9 @@ func (w *watched) start() (stop func()) {
 	require.NoError(w.t, err)
 	found, err := discovery.NewDiscoveryClientForConfig(w.config)
 	require.NoError(w.t, err)
-	acts := workload.New(w.kube, own, workload.Options{Namespaces: []string{w.namespace},
+	acts := workloads.New(w.kube, own, workloads.Options{Namespaces: []string{w.namespace},
 		Logger: slog.New(slog.NewTextHandler(w.log, nil))})
-	s := workload.NewDriftDetector(acts, found, w.mail)
+	s := workloads.NewDriftDetector(acts, found, w.mail)
 	require.NoError(w.t, s.Start(w.t.Context()))
 	var once sync.Once
 	stop = func() {
@@ -148,15 +148,15 @@ func (w *watched) restAt(resource schema.GroupVersionResource, size int32) {
 	require.NoError(w.t, err)
 	note := rollout.SettledState{Template: pods.Digest(template), Replicas: size}
 	w.change(resource, fmt.Sprintf(`{"metadata":{"labels":{%q:"true"},"annotations":{%q:%q,%q:%q}}}`,
-		workloadops.LabelClaimed, workloadops.AnnotationClaimedBy, w.claim(), rollout.AnnotationSettled, note.String()))
+		workload.LabelClaimed, workload.AnnotationClaimedBy, w.claim(), rollout.AnnotationSettled, note.String()))
 }
 
 // rollout is the ID of the workflow that holds the workload, and claim its claim.
 func (w *watched) rollout() string { return rollout.WorkflowID("", w.namespace, "w") }
 
 func (w *watched) claim() string {
-	return workloadops.Holder{WorkflowID: w.rollout(), RunID: "run-1",
-		Engine: workloadops.Engine{UID: "uid-a", Name: "a"}}.String()
+	return workload.Holder{WorkflowID: w.rollout(), RunID: "run-1",
+		Engine: workload.Engine{UID: "uid-a", Name: "a"}}.String()
 }
 
 func (w *watched) get(resource schema.GroupVersionResource) *unstructured.Unstructured {
@@ -219,8 +219,8 @@ func TestDriftDetector_IgnoresExtraWorkloadDeletedByRelease(t *testing.T) {
 		w.deployment("w-canary", 1, nil)
 		note := rollout.SettledState{Template: "t", Replicas: 1}
 		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:%q},"annotations":{%q:%q,%q:%q,%q:"t"}}}`,
-			workloadops.LabelClaimed, strategy.LabelCanaryOf, strategy.CanaryOf("w"),
-			workloadops.AnnotationClaimedBy, w.claim(), rollout.AnnotationSettled, note.String(),
+			workload.LabelClaimed, strategy.LabelCanaryOf, strategy.CanaryOf("w"),
+			workload.AnnotationClaimedBy, w.claim(), rollout.AnnotationSettled, note.String(),
 			rollout.AnnotationWritten)
 		_, err := w.dynamic.Resource(deploymentsForTest).Namespace(w.namespace).Patch(t.Context(), "w-canary",
 			types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -261,12 +261,12 @@ func TestDriftDetector_IgnoresForgedClaim(t *testing.T) {
 		"no workflow of Slipway":         "somebody@run-1",
 	} {
 		w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":3}}`,
-			workloadops.AnnotationClaimedBy, claim))
+			workload.AnnotationClaimedBy, claim))
 		w.change(deploymentsForTest, `{"spec":{"replicas":2}}`)
 		require.Empty(t, w.mail.signals(), reason)
 	}
 	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"replicas":4}}`,
-		workloadops.AnnotationClaimedBy, w.claim()))
+		workload.AnnotationClaimedBy, w.claim()))
 	w.hears("only the workload's own rollout receives a signal", "scaled")
 	require.Equal(t, w.claim(), w.mail.last().Claim)
 	require.Equal(t, "Deployment "+w.namespace+"/w", w.mail.last().Object,
@@ -299,7 +299,7 @@ func TestDriftDetector_IgnoresReleasedWorkload(t *testing.T) {
 	w.change(deploymentsForTest, `{"spec":{"replicas":3}}`)
 	w.hears("a change", "scaled")
 	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null,%q:null}}}`,
-		workloadops.LabelClaimed, workloadops.AnnotationClaimedBy, rollout.AnnotationSettled))
+		workload.LabelClaimed, workload.AnnotationClaimedBy, rollout.AnnotationSettled))
 	require.Eventually(t, func() bool {
 		return w.calls.count(http.MethodGet, "/deployments/w") == 1
 	}, patience, tick, "it is read once when it leaves the watch")
@@ -318,18 +318,18 @@ func TestDriftDetector_RestoresClaimLabel(t *testing.T) {
 	w.change(deploymentsForTest, `{"spec":{"replicas":3}}`)
 	w.hears("it is watched", "scaled")
 	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"spec":{"replicas":2}}`,
-		workloadops.LabelClaimed))
+		workload.LabelClaimed))
 	w.hears("its rollout receives a report to check it", "scaled", "edited")
 	require.Eventually(t, func() bool {
-		return w.get(deploymentsForTest).GetLabels()[workloadops.LabelClaimed] != ""
+		return w.get(deploymentsForTest).GetLabels()[workload.LabelClaimed] != ""
 	}, patience, tick, "the label is set again")
 	w.change(deploymentsForTest, `{"spec":{"replicas":5}}`)
 	w.hears("later changes are noticed", "scaled", "edited", "scaled")
 	w.mail.fail(serviceerror.NewNotFound("no such workflow"))
 	tries := w.mail.tries()
-	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, workloadops.LabelClaimed))
+	w.change(deploymentsForTest, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, workload.LabelClaimed))
 	require.Eventually(t, func() bool { return w.mail.tries() > tries }, patience, tick)
-	require.Empty(t, w.get(deploymentsForTest).GetLabels()[workloadops.LabelClaimed],
+	require.Empty(t, w.get(deploymentsForTest).GetLabels()[workload.LabelClaimed],
 		"nothing is written for a rollout that has ended or belongs to another engine")
 }
 

@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // The reasons of the events that `kubectl describe` shows of a workload. A failure's reason is its kind (failure.Kind).
@@ -67,7 +67,7 @@ func (e *events) recordFailure(about *unstructured.Unstructured, by string, err 
 }
 
 // releaseOf names the release that holds a claim: the ID of its workflow.
-func releaseOf(claim string) string { return workloadops.ParseHolder(claim).WorkflowID }
+func releaseOf(claim string) string { return workload.ParseHolder(claim).WorkflowID }
 
 // recordPause records that a step's pods are complete.
 func (a *Activities) recordPause(ctx context.Context, req rollout.MoveRequest, numbers rollout.MoveResult, err error) {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -156,8 +156,8 @@ func (b *bench) state(name observer.Name) workloadState {
 	delete(o.Spec, "replicas")
 	meta := o.Spec["template"].(map[string]any)["metadata"].(map[string]any)
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
-		w.marker, _ = annotations[workloadops.AnnotationRestartedBy].(string)
-		delete(annotations, workloadops.AnnotationRestartedBy)
+		w.marker, _ = annotations[workload.AnnotationRestartedBy].(string)
+		delete(annotations, workload.AnnotationRestartedBy)
 		if len(annotations) == 0 {
 			delete(meta, "annotations")
 		}
@@ -173,11 +173,11 @@ func (b *bench) requireTidy(name observer.Name, before workloadState) workloadSt
 	b.t.Helper()
 	after := b.state(name)
 	require.Equal(b.t, before.spec, after.spec, "its own settings must be restored")
-	for _, key := range []string{workloadops.AnnotationClaimedBy, workloadops.AnnotationOriginal,
-		workloadops.AnnotationLeftAt} {
+	for _, key := range []string{workload.AnnotationClaimedBy, workload.AnnotationOriginal,
+		workload.AnnotationLeftAt} {
 		require.NotContains(b.t, after.annotations, key)
 	}
-	require.NotContains(b.t, after.labels, workloadops.LabelClaimed)
+	require.NotContains(b.t, after.labels, workload.LabelClaimed)
 	return after
 }
 

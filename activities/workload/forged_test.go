@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // A user who may edit a workload can replace what a release has saved on it. In these tests the activities find such
@@ -27,7 +27,7 @@ func TestForgedOriginal_OfOperationIsRefused(t *testing.T) {
 		return w.marker == "t0/1"
 	})
 	before := b.state(order)
-	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workloadops.AnnotationOriginal,
+	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workload.AnnotationOriginal,
 		`{"operation":"RESTART","begun":true,"borrowed":[{"path":"/spec/template/spec/serviceAccountName","own":"admin","lent":null}]}`))
 	req := b.request(order, plan.Restart, plan.Sequential)
 	req.TakeOver = dead
@@ -43,9 +43,9 @@ func TestForgedOriginal_OfRolloutIsRefused(t *testing.T) {
 	b.settled(order, 2)
 	r := b.release("order", strategy.StylePartition, "x:new")
 	r.begin()
-	saved := b.state(order).annotations[workloadops.AnnotationRollout]
+	saved := b.state(order).annotations[workload.AnnotationRollout]
 	forge := func(settings string) {
-		b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workloadops.AnnotationRollout,
+		b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workload.AnnotationRollout,
 			`{"name":"order","style":"partition","stable":"s","replicas":2,"settings":{`+settings+`}}`))
 	}
 	forge(`"/spec/template/spec/serviceAccountName":"admin"`)
@@ -58,9 +58,9 @@ func TestForgedOriginal_OfRolloutIsRefused(t *testing.T) {
 		require.Contains(t, requireFailure(t, err, failure.Refused).Message(), said, action)
 	}
 	require.Equal(t, before.spec, b.state(order).spec)
-	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workloadops.AnnotationRollout, saved))
+	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workload.AnnotationRollout, saved))
 	r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
-	require.NotContains(t, b.state(order).annotations, workloadops.AnnotationClaimedBy)
+	require.NotContains(t, b.state(order).annotations, workload.AnnotationClaimedBy)
 }
 
 // A paused rollout restores its borrowed fields when another client changes them, but not fields that were added to its

@@ -16,7 +16,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const (
@@ -196,7 +196,7 @@ func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, 
 // PodDisruptionBudgets apply; others are deleted, since a budget must not block a rollback. Pods that have disappeared
 // or changed are left to the next round, and so are those that a budget blocks (blockingBudget). before and after name
 // the failpoints.
-func (t *job) deletePods(ctx context.Context, list []workloadops.Pod, before, after string) error {
+func (t *job) deletePods(ctx context.Context, list []workload.Pod, before, after string) error {
 	for _, p := range list {
 		if p.Ready && t.blockingBudget != "" {
 			continue // the budget probably covers this pod as well: the next round checks
@@ -217,7 +217,7 @@ func (t *job) deletePods(ctx context.Context, list []workloadops.Pod, before, af
 	return nil
 }
 
-func (t *job) deletePod(ctx context.Context, p workloadops.Pod) error {
+func (t *job) deletePod(ctx context.Context, p workload.Pod) error {
 	if p.Ready {
 		return t.a.cluster.Evict(ctx, t.workload.Namespace, p.Name, types.UID(p.UID), p.Version)
 	}

@@ -14,10 +14,10 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // kind adapts one kind of workload to operations and rollouts.
@@ -72,29 +72,29 @@ func updateRevision(o *unstructured.Unstructured) string { return text(o, "statu
 type object struct {
 	*unstructured.Unstructured
 	// seen is the input of the decision, without pods and time.
-	seen workloadops.Observed
+	seen operation.Observed
 }
 
 // observe is what operations read of a workload.
 func (k kind) observe(o *unstructured.Unstructured) *object {
-	annotations, borrowable := o.GetAnnotations(), workloadops.Borrowable(workload.Kind(k))
-	s := workloadops.Observed{
+	annotations, borrowable := o.GetAnnotations(), workload.Kind(k).Borrowable()
+	s := operation.Observed{
 		Snapshot: k.snapshot(o, borrowable), Rollout: rollout.SavedOn(o.GetLabels(), annotations),
 		UpdateType:   cmp.Or(text(o, "spec", "updateStrategy", "type"), text(o, "spec", "strategy", "type")),
-		Marker:       text(o, "spec", "template", "metadata", "annotations", workloadops.AnnotationRestartedBy),
+		Marker:       text(o, "spec", "template", "metadata", "annotations", workload.AnnotationRestartedBy),
 		OrderedReady: text(o, "spec", "podManagementPolicy") == string(appsv1.OrderedReadyPodManagement),
 		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
 		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
 		Package:      source.PackageDigest(templateAnnotations(o)), Revision: k.current(o),
-		Remembered: annotations[workloadops.AnnotationReplicas], LeftAt: annotations[workloadops.AnnotationLeftAt],
+		Remembered: annotations[workload.AnnotationReplicas], LeftAt: annotations[workload.AnnotationLeftAt],
 	}
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")
 	if n, there, _ := unstructured.NestedInt64(o.Object, "status", "terminatingReplicas"); there {
 		terminating := int32(n)
 		s.Terminating = &terminating
 	}
-	if text, saved := annotations[workloadops.AnnotationOriginal]; saved {
-		original, err := workloadops.ParseOriginal(text, borrowable)
+	if text, saved := annotations[workload.AnnotationOriginal]; saved {
+		original, err := operation.ParseOriginal(text, borrowable)
 		if err != nil {
 			s.OriginalProblem = err.Error()
 		}
@@ -104,10 +104,10 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 }
 
 // snapshot is what operations and rollouts both read of a workload.
-func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workloadops.Snapshot {
+func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workload.Snapshot {
 	counts := k.Count(o.Object)
-	return workloadops.Snapshot{
-		Claim:      o.GetAnnotations()[workloadops.AnnotationClaimedBy],
+	return workload.Snapshot{
+		Claim:      o.GetAnnotations()[workload.AnnotationClaimedBy],
 		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
 		Deleting: o.GetDeletionTimestamp() != nil,
 		Replicas: counts.Size, Total: counts.Total, Ready: counts.Ready, Available: counts.Available,

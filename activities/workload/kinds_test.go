@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workload"
 	table "slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 func as(t *testing.T, typed any) *unstructured.Unstructured {
@@ -31,19 +32,19 @@ func TestObserve_ReadsEachKind(t *testing.T) {
 	quarter, one := intstr.FromString("25%"), intstr.FromInt32(1)
 	three, terminating, partition := int32(3), int32(1), int32(2)
 	meta := metav1.ObjectMeta{Name: "order", Generation: 7,
-		Annotations: map[string]string{workloadops.AnnotationClaimedBy: "w@r", annotationRevision: "4"}}
+		Annotations: map[string]string{workload.AnnotationClaimedBy: "w@r", annotationRevision: "4"}}
 	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{workloadops.AnnotationRestartedBy: "t1/1"}}}
-	seen := func(change func(*workloadops.Observed)) workloadops.Observed {
-		o := workloadops.Observed{Snapshot: workloadops.Snapshot{Claim: "w@r", Generation: 7, ObservedGeneration: 6,
-			Replicas: 3, Total: 5, Ready: 4, Available: 2, Updated: 1}, UpdateType: workloadops.UpdateRolling,
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{workload.AnnotationRestartedBy: "t1/1"}}}
+	seen := func(change func(*operation.Observed)) operation.Observed {
+		o := operation.Observed{Snapshot: workload.Snapshot{Claim: "w@r", Generation: 7, ObservedGeneration: 6,
+			Replicas: 3, Total: 5, Ready: 4, Available: 2, Updated: 1}, UpdateType: workload.UpdateRolling,
 			Marker: "t1/1"}
 		change(&o)
 		return o
 	}
 	for kind, tc := range map[string]struct {
 		object any
-		want   workloadops.Observed
+		want   operation.Observed
 	}{
 		"apps/Deployment": {
 			object: &appsv1.Deployment{ObjectMeta: meta,
@@ -54,10 +55,10 @@ func TestObserve_ReadsEachKind(t *testing.T) {
 					AvailableReplicas: 2, UpdatedReplicas: 1, TerminatingReplicas: &terminating,
 					Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure,
 						Status: corev1.ConditionTrue, Message: "exceeded quota"}}}},
-			want: seen(func(o *workloadops.Observed) {
+			want: seen(func(o *operation.Observed) {
 				o.Paused, o.Terminating, o.Revision, o.CreationProblem = true, &terminating, "4", "exceeded quota"
-				o.Settings = map[string]json.RawMessage{workloadops.PathDeploymentUnavailable: json.RawMessage(`"25%"`),
-					workloadops.PathDeploymentSurge: json.RawMessage(`1`)}
+				o.Settings = map[string]json.RawMessage{workload.PathDeploymentUnavailable: json.RawMessage(`"25%"`),
+					workload.PathDeploymentSurge: json.RawMessage(`1`)}
 			}),
 		},
 		"apps/StatefulSet": {
@@ -69,9 +70,9 @@ func TestObserve_ReadsEachKind(t *testing.T) {
 						RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: &partition}}},
 				Status: appsv1.StatefulSetStatus{ObservedGeneration: 6, Replicas: 5, ReadyReplicas: 4,
 					AvailableReplicas: 2, UpdatedReplicas: 1, UpdateRevision: "order-abc"}},
-			want: seen(func(o *workloadops.Observed) {
+			want: seen(func(o *operation.Observed) {
 				o.OrderedReady, o.Partition, o.FirstOrdinal, o.Revision = true, 2, 10, "order-abc"
-				o.Settings = map[string]json.RawMessage{workloadops.PathUpdateStrategy: json.RawMessage(
+				o.Settings = map[string]json.RawMessage{workload.PathUpdateStrategy: json.RawMessage(
 					`{"rollingUpdate":{"partition":2},"type":"RollingUpdate"}`)}
 			}),
 		},
@@ -82,9 +83,9 @@ func TestObserve_ReadsEachKind(t *testing.T) {
 					RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one, MaxSurge: &quarter}}},
 				Status: appsv1.DaemonSetStatus{ObservedGeneration: 6, DesiredNumberScheduled: 3,
 					CurrentNumberScheduled: 5, NumberReady: 4, NumberAvailable: 2, UpdatedNumberScheduled: 1}},
-			want: seen(func(o *workloadops.Observed) {
-				o.Settings = map[string]json.RawMessage{workloadops.PathUpdateUnavailable: json.RawMessage(`1`),
-					workloadops.PathUpdateSurge: json.RawMessage(`"25%"`)}
+			want: seen(func(o *operation.Observed) {
+				o.Settings = map[string]json.RawMessage{workload.PathUpdateUnavailable: json.RawMessage(`1`),
+					workload.PathUpdateSurge: json.RawMessage(`"25%"`)}
 			}),
 		},
 	} {

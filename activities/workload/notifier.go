@@ -12,7 +12,6 @@ import (
 
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // notifier holds the watches of claimed workloads: one for each kind (for each kind and namespace, when the worker
@@ -69,7 +68,7 @@ func (n *notifier) watch(kind string) *watch.Watch[*claimedWorkload] {
 			"every second", "kind", kind, "namespace", cmp.Or(namespace, "all"), "error", err)
 	})
 	return watch.New(watch.Untyped(n.client, workload.ByKey(kind).Resource), keep, watch.Options{
-		Namespaces: n.options.Namespaces, Labels: workloadops.SelectClaimed, Failed: failed}).
+		Namespaces: n.options.Namespaces, Labels: workload.SelectClaimed, Failed: failed}).
 		Index(byClaim, func(r *claimedWorkload) []string { return []string{r.claim} }).Handle(changed)
 }
 

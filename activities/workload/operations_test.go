@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -166,7 +166,7 @@ func (b *bench) play(s situation) {
 	require.Equal(b.t, before.generation+int64(s.generations), after.generation, s.reason)
 	if s.op == plan.Stop {
 		require.Empty(b.t, b.pods(name.Name), s.reason)
-		require.Equal(b.t, "3", after.annotations[workloadops.AnnotationReplicas], "its size must be stored")
+		require.Equal(b.t, "3", after.annotations[workload.AnnotationReplicas], "its size must be stored")
 		require.Equal(b.t, int32(3), *result.FromReplicas)
 		require.Equal(b.t, int32(0), *result.ToReplicas)
 		b.playStart(s, name, before)
@@ -189,14 +189,14 @@ func (b *bench) play(s situation) {
 
 // playStart starts the stopped workload, with the same method.
 func (b *bench) playStart(s situation, name observer.Name, before workloadState) {
-	b.use(b.config, workload.Options{})
+	b.use(b.config, workloads.Options{})
 	watched := observer.Start(b.t, b.kube, b.namespace)
 	result := b.must(b.request(name, plan.Start, s.method))
 	require.Equal(b.t, "started: 3 of 3 pods are ready", result.Message)
 	require.Equal(b.t, s.writes, b.traffic.written(), "as many writes as the STOP took")
 	after := b.requireTidy(name, before)
 	require.Equal(b.t, before.replicas, after.replicas)
-	require.NotContains(b.t, after.annotations, workloadops.AnnotationReplicas, "the stored size is removed")
+	require.NotContains(b.t, after.annotations, workload.AnnotationReplicas, "the stored size is removed")
 	require.Equal(b.t, int32(0), *result.FromReplicas)
 	require.Equal(b.t, int32(3), *result.ToReplicas)
 	if s.method == plan.Sequential {

@@ -9,8 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 var errDown = errors.New("connection refused")
@@ -18,7 +19,7 @@ var errDown = errors.New("connection refused")
 func neverReady(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "x:never-ready" }
 
 // inBackground runs an operation in parallel to the test, and returns its error on the channel.
-func (b *bench) inBackground(req workloadops.Request) <-chan error {
+func (b *bench) inBackground(req operation.Request) <-chan error {
 	ended := make(chan error, 1)
 	d := b.driver(req)
 	go func() {
@@ -29,7 +30,7 @@ func (b *bench) inBackground(req workloadops.Request) <-chan error {
 }
 
 // begin runs an operation until it has made its first write.
-func (b *bench) begin(req workloadops.Request) <-chan error {
+func (b *bench) begin(req operation.Request) <-chan error {
 	b.t.Helper()
 	ended := b.inBackground(req)
 	require.Eventually(b.t, func() bool { return b.traffic.written() > 0 }, patience, tick, "it did not start")
@@ -87,8 +88,8 @@ func TestStop_FailsWhenScaledUp(t *testing.T) {
 		"which one (an autoscaler?)")
 	after := b.state(order)
 	require.Equal(t, int64(5), after.replicas, "the size of the other client is kept")
-	require.NotContains(t, after.annotations, workloadops.AnnotationReplicas, "the size of the other client counts")
-	require.NotContains(t, after.annotations, workloadops.AnnotationClaimedBy)
+	require.NotContains(t, after.annotations, workload.AnnotationReplicas, "the size of the other client counts")
+	require.NotContains(t, after.annotations, workload.AnnotationClaimedBy)
 }
 
 func TestRestart_FailsWhenMarkerRemoved(t *testing.T) {
@@ -113,7 +114,7 @@ func TestRestart_KeepsEditOfBorrowedSettings(t *testing.T) {
 	b.settled(order, 2)
 	req := b.request(order, plan.Restart, plan.Parallel)
 	d := b.driver(req)
-	ended := make(chan workloadops.Result, 1)
+	ended := make(chan workload.Result, 1)
 	go func() {
 		result, _ := d.run()
 		ended <- result
@@ -198,12 +199,12 @@ func TestRun_RefusesImpossibleRequests(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		change func(b *bench)
-		req    func(b *bench) workloadops.Request
+		req    func(b *bench) operation.Request
 		says   string
 	}{
 		"paused": {
 			change: func(b *bench) { b.deployment("order", 1, func(d *appsv1.Deployment) { d.Spec.Paused = true }) },
-			req:    func(b *bench) workloadops.Request { return b.request(order, plan.Restart, plan.Parallel) },
+			req:    func(b *bench) operation.Request { return b.request(order, plan.Restart, plan.Parallel) },
 			says:   "is paused, so nothing would be restarted: resume it with `kubectl rollout resume` first",
 		},
 		"partition": {
@@ -213,7 +214,7 @@ func TestRun_RefusesImpossibleRequests(t *testing.T) {
 					s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: &two}
 				})
 			},
-			req: func(b *bench) workloadops.Request {
+			req: func(b *bench) operation.Request {
 				req := b.request(order, plan.Restart, plan.Sequential)
 				req.Workload.WorkloadRef.Kind = "StatefulSet"
 				return req
@@ -222,12 +223,12 @@ func TestRun_RefusesImpossibleRequests(t *testing.T) {
 		},
 		"no size": {
 			change: func(b *bench) { b.deployment("order", 0, nil) },
-			req:    func(b *bench) workloadops.Request { return b.request(order, plan.Start, plan.Parallel) },
+			req:    func(b *bench) operation.Request { return b.request(order, plan.Start, plan.Parallel) },
 			says:   "has no pods and no size is known to start it with: give it `replicas` in the catalogue",
 		},
 		"a DaemonSet has no size": {
 			change: func(b *bench) { b.daemonSet("order", nil) },
-			req: func(b *bench) workloadops.Request {
+			req: func(b *bench) operation.Request {
 				req := b.request(order, plan.Stop, plan.Parallel)
 				req.Workload.WorkloadRef.Kind = "DaemonSet"
 				return req
@@ -236,7 +237,7 @@ func TestRun_RefusesImpossibleRequests(t *testing.T) {
 		},
 		"another kind": {
 			change: func(*bench) {},
-			req: func(b *bench) workloadops.Request {
+			req: func(b *bench) operation.Request {
 				req := b.request(order, plan.Stop, plan.Parallel)
 				req.Workload.WorkloadRef.APIVersion, req.Workload.WorkloadRef.Kind = "apps.kruise.io/v1alpha1",
 					"CloneSet"
@@ -253,7 +254,7 @@ func TestRun_RefusesImpossibleRequests(t *testing.T) {
 			require.Contains(t, b.fails(req, failure.Refused).Message(), tc.says)
 			require.Zero(t, b.traffic.count("PATCH", ""), "a refusal writes nothing")
 			checked, err := b.acts.Preflight(t.Context(),
-				workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
+				operation.PreflightRequest{Requests: []operation.Request{req}})
 			require.NoError(t, err)
 			require.Len(t, checked.Refusals, 1, "the preflight refuses it as well")
 			require.Contains(t, checked.Refusals[0].Reason, tc.says)

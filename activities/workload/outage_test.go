@@ -23,8 +23,8 @@ import (
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
 )
 
 func down(*http.Request) (*http.Response, error) { return nil, errDown }
@@ -187,11 +187,11 @@ func TestRun_WithoutWatchPermission(t *testing.T) {
 	require.Equal(t, "restarted: 2 of 2 pods are ready", b.must(b.request(order, plan.Restart, plan.Parallel)).Message)
 }
 
-func (b *bench) mayPreflight(req workloadops.Request) {
+func (b *bench) mayPreflight(req operation.Request) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		checked, err := b.acts.Preflight(b.t.Context(),
-			workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
+			operation.PreflightRequest{Requests: []operation.Request{req}})
 		return err == nil && len(checked.Refusals) == 0
 	}, patience, tick, "the account's permissions did not take effect")
 }
@@ -224,7 +224,7 @@ func TestPreflightNamesMissingPermissions(t *testing.T) {
 	var reason string
 	require.Eventually(t, func() bool {
 		checked, err := b.acts.Preflight(t.Context(),
-			workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
+			operation.PreflightRequest{Requests: []operation.Request{req}})
 		require.NoError(t, err)
 		require.Len(t, checked.Refusals, 1)
 		reason = checked.Refusals[0].Reason
@@ -284,7 +284,7 @@ func TestRestore_RetriesWhileUnreachable(t *testing.T) {
 	b := newBench(t)
 	b.use(b.config, workload.Options{ListenFor: time.Second})
 	b.traffic.set(down)
-	_, err := b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: b.request(order, plan.Restart,
+	_, err := b.acts.Restore(t.Context(), operation.RestoreRequest{Request: b.request(order, plan.Restart,
 		plan.Parallel)})
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
@@ -297,7 +297,7 @@ func TestRestore_RetriesWhileUnreachable(t *testing.T) {
 func TestRestore_WithPersistIsRetryable(t *testing.T) {
 	b := newBench(t)
 	b.use(b.config, workload.Options{Namespaces: []string{"elsewhere"}})
-	req := workloadops.RestoreRequest{Request: b.request(order, plan.Restart, plan.Parallel)}
+	req := operation.RestoreRequest{Request: b.request(order, plan.Restart, plan.Parallel)}
 	_, err := b.acts.Restore(t.Context(), req)
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
@@ -307,6 +307,6 @@ func TestRestore_WithPersistIsRetryable(t *testing.T) {
 	_, err = b.acts.Restore(t.Context(), req)
 	require.ErrorAs(t, err, &app)
 	require.False(t, app.NonRetryable(), "the server retries")
-	require.Equal(t, workloadops.RestoreRetryInterval, app.NextRetryDelay())
+	require.Equal(t, operation.RestoreRetryInterval, app.NextRetryDelay())
 	require.Equal(t, message, app.Message(), "the pending activity shows the reason")
 }

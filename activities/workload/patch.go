@@ -9,18 +9,18 @@ import (
 
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // patchOf is a write as a JSON Patch for the object that was read; template is the pod template to set, nil leaves it.
 // Its tests come first, so that the patch is applied completely or not at all.
-func patchOf(o *unstructured.Unstructured, w *workloadops.Write, template map[string]any) []jsonpatch.Op {
+func patchOf(o *unstructured.Unstructured, w *workload.Write, template map[string]any) []jsonpatch.Op {
 	var tests, changes []jsonpatch.Op
 	if w.OnlyIfUnchanged {
 		tests = append(tests, jsonpatch.Test("/metadata/resourceVersion", o.GetResourceVersion()))
 	}
 	if w.ExpectedClaim != "" {
-		tests = append(tests, jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), w.ExpectedClaim))
+		tests = append(tests, jsonpatch.Test(jsonpatch.Annotation(workload.AnnotationClaimedBy), w.ExpectedClaim))
 	}
 	if w.Replicas != nil {
 		if _, sized := jsonpatch.At(o.Object, "/spec/replicas"); sized { // always true on a real API server
@@ -32,7 +32,7 @@ func patchOf(o *unstructured.Unstructured, w *workloadops.Write, template map[st
 		if len(s.Expected) > 0 {
 			tests = append(tests, jsonpatch.Test(s.Path, s.Expected))
 		}
-		if !workloadops.AbsentJSON(s.Value) {
+		if !workload.AbsentJSON(s.Value) {
 			changes = append(changes, jsonpatch.Add(s.Path, s.Value))
 		} else if _, there := jsonpatch.At(o.Object, s.Path); there {
 			changes = append(changes, jsonpatch.Remove(s.Path))
@@ -41,7 +41,7 @@ func patchOf(o *unstructured.Unstructured, w *workloadops.Write, template map[st
 	if w.Stamp != "" {
 		now, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
 		changes = append(changes, entries("/spec/template/metadata/annotations", now,
-			map[string]string{workloadops.AnnotationRestartedBy: w.Stamp}, nil)...)
+			map[string]string{workload.AnnotationRestartedBy: w.Stamp}, nil)...)
 	}
 	if template != nil {
 		changes = append(changes, jsonpatch.Replace("/spec/template", template))
@@ -53,7 +53,7 @@ func patchOf(o *unstructured.Unstructured, w *workloadops.Write, template map[st
 }
 
 // withKept are the annotations to set, with the current template among them.
-func withKept(w *workloadops.Write, o *unstructured.Unstructured) map[string]string {
+func withKept(w *workload.Write, o *unstructured.Unstructured) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, w.Annotations)
 	if raw, err := json.Marshal(templateOf(o)); err == nil { // it was decoded from JSON
@@ -63,24 +63,24 @@ func withKept(w *workloadops.Write, o *unstructured.Unstructured) map[string]str
 }
 
 // metadata are the changes of labels and annotations.
-func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op {
+func metadata(o *unstructured.Unstructured, w *workload.Write) []jsonpatch.Op {
 	labels, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(annotations, w.Annotations)
 	maps.Copy(labels, w.Labels)
 	unlabel := slices.Clone(w.Unlabel)
 	remove := slices.Clone(w.Remove)
 	if w.Claim != "" {
-		annotations[workloadops.AnnotationClaimedBy], labels[workloadops.LabelClaimed] = w.Claim,
-			workloadops.LabelClaimedValue
+		annotations[workload.AnnotationClaimedBy], labels[workload.LabelClaimed] = w.Claim,
+			workload.LabelClaimedValue
 	}
 	if w.Release {
-		remove, unlabel = append(remove, workloadops.AnnotationClaimedBy), append(unlabel, workloadops.LabelClaimed)
+		remove, unlabel = append(remove, workload.AnnotationClaimedBy), append(unlabel, workload.LabelClaimed)
 	}
-	if saved, err := rollout.ParseSaved(w.Annotations[workloadops.AnnotationRollout]); err == nil {
-		labels[workloadops.LabelRollout] = saved.Mark()
+	if saved, err := rollout.ParseSaved(w.Annotations[workload.AnnotationRollout]); err == nil {
+		labels[workload.LabelRollout] = saved.Mark()
 	}
-	if slices.Contains(w.Remove, workloadops.AnnotationRollout) {
-		unlabel = append(unlabel, workloadops.LabelRollout)
+	if slices.Contains(w.Remove, workload.AnnotationRollout) {
+		unlabel = append(unlabel, workload.LabelRollout)
 	}
 	return append(entries("/metadata/labels", o.GetLabels(), labels, unlabel),
 		entries("/metadata/annotations", o.GetAnnotations(), annotations, remove)...)

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // objectOf is a workload with a setting /spec/x, optionally with an explicit size and with annotations on its pod
@@ -32,21 +32,21 @@ func TestJSONPatch(t *testing.T) {
 	t.Parallel()
 	two := int32(2)
 	claimed := metav1.ObjectMeta{ResourceVersion: "41",
-		Labels:      map[string]string{"app": "order", workloadops.LabelClaimed: "true"},
-		Annotations: map[string]string{workloadops.AnnotationClaimedBy: "w@r", workloadops.AnnotationOriginal: "{}"}}
+		Labels:      map[string]string{"app": "order", workload.LabelClaimed: "true"},
+		Annotations: map[string]string{workload.AnnotationClaimedBy: "w@r", workload.AnnotationOriginal: "{}"}}
 	cases := map[string]struct {
 		reason string
 		object *unstructured.Unstructured
-		write  workloadops.Write
+		write  workload.Write
 		want   string
 	}{
 		"begin on a bare object": {
 			reason: "missing maps are created, and the exact version is required",
 			object: objectOf(metav1.ObjectMeta{ResourceVersion: "41"}, true, false),
-			write: workloadops.Write{OnlyIfUnchanged: true, Claim: "w@r",
-				Annotations: map[string]string{workloadops.AnnotationOriginal: "{}"}, Replicas: &two,
+			write: workload.Write{OnlyIfUnchanged: true, Claim: "w@r",
+				Annotations: map[string]string{workload.AnnotationOriginal: "{}"}, Replicas: &two,
 				ExpectedReplicas: 0, Stamp: "m",
-				Settings: []workloadops.Setting{{Path: "/spec/strategy/rollingUpdate/maxSurge",
+				Settings: []workload.Setting{{Path: "/spec/strategy/rollingUpdate/maxSurge",
 					Value: json.RawMessage(`0`), Expected: json.RawMessage(`"25%"`)}}},
 			want: `[
 				{"op":"test","path":"/metadata/resourceVersion","value":"41"},
@@ -65,9 +65,9 @@ func TestJSONPatch(t *testing.T) {
 		"end": {
 			reason: "the claim is required and removed; missing fields are not removed",
 			object: objectOf(claimed, true, true),
-			write: workloadops.Write{ExpectedClaim: "w@r", Release: true,
-				Remove: []string{workloadops.AnnotationOriginal, workloadops.AnnotationReplicas,
-					workloadops.AnnotationOriginal}},
+			write: workload.Write{ExpectedClaim: "w@r", Release: true,
+				Remove: []string{workload.AnnotationOriginal, workload.AnnotationReplicas,
+					workload.AnnotationOriginal}},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
 				{"op":"remove","path":"/metadata/labels/slipway.io~1claimed"},
@@ -77,7 +77,7 @@ func TestJSONPatch(t *testing.T) {
 		"an object without a size": {
 			reason: "a missing field cannot be tested",
 			object: objectOf(claimed, false, true),
-			write:  workloadops.Write{ExpectedClaim: "w@r", Replicas: &two, ExpectedReplicas: 1},
+			write:  workload.Write{ExpectedClaim: "w@r", Replicas: &two, ExpectedReplicas: 1},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
 				{"op":"add","path":"/spec/replicas","value":2}]`,
@@ -85,8 +85,8 @@ func TestJSONPatch(t *testing.T) {
 		"a setting that was not set": {
 			reason: "it is removed, not set to null",
 			object: objectOf(claimed, false, false),
-			write: workloadops.Write{ExpectedClaim: "w@r",
-				Settings: []workloadops.Setting{{Path: "/spec/x", Expected: json.RawMessage(`1`)}}},
+			write: workload.Write{ExpectedClaim: "w@r",
+				Settings: []workload.Setting{{Path: "/spec/x", Expected: json.RawMessage(`1`)}}},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
 				{"op":"test","path":"/spec/x","value":1},

@@ -13,12 +13,11 @@ import (
 	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // podList is a workload's pods, and the version from which a watch continues without a gap.
 type podList struct {
-	pods     []workloadops.Pod
+	pods     []workload.Pod
 	selector string
 	version  string
 }
@@ -42,9 +41,9 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object, marker string)
 	return out, err
 }
 
-// podSeen is what workloadops.Decide reads of a pod.
-func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workloadops.Pod {
-	seen := workloadops.Pod{
+// podSeen is what operation.Decide reads of a pod.
+func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workload.Pod {
+	seen := workload.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion,
 		Revision:  pod.Labels[appsv1.ControllerRevisionHashLabelKey],
 		RolloutID: pod.Labels[rollout.LabelRolloutID], Batch: pod.Labels[rollout.LabelBatchID],

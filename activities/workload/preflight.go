@@ -14,9 +14,9 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // listFrom is the number of workloads of one kind and namespace from which on they are listed instead of read one by
@@ -27,20 +27,20 @@ const listFrom = 4
 // allows the operation, and the worker has the permissions. A claim of another release is no refusal here, unless it
 // belongs to another engine: the holder may have finished by then, or be dead; Run finds out. It fails with Unreachable
 // or Forbidden when the cluster does not answer.
-func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult,
+func (a *Activities) Preflight(ctx context.Context, in operation.PreflightRequest) (operation.PreflightResult,
 	error) {
 	n := len(in.Requests)
 	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, n), keys: make([]string, n),
 		warnings: make([]string, n)}
 	if err := p.run(ctx); err != nil {
-		return workloadops.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
+		return operation.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
 	}
-	var out workloadops.PreflightResult
+	var out operation.PreflightResult
 	for i, reason := range p.reasons {
 		if reason != "" {
-			out.Refusals = append(out.Refusals, workloadops.Refusal{Index: i, Key: p.keys[i], Reason: reason})
+			out.Refusals = append(out.Refusals, operation.Refusal{Index: i, Key: p.keys[i], Reason: reason})
 		} else if warning := p.warnings[i]; warning != "" {
-			out.Warnings = append(out.Warnings, workloadops.Refusal{Index: i, Reason: warning})
+			out.Warnings = append(out.Warnings, operation.Refusal{Index: i, Reason: warning})
 		}
 	}
 	return out, nil
@@ -50,7 +50,7 @@ func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequ
 // warnings, and keys, which name the field of the plan's item that is at fault.
 type preflight struct {
 	a        *Activities
-	requests []workloadops.Request
+	requests []operation.Request
 	reasons  []string
 	keys     []string
 	warnings []string
@@ -138,12 +138,12 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 }
 
 // warn notes the effect of PodDisruptionBudgets on a request.
-func (p *preflight) warn(i int, o *object, covering func(*unstructured.Unstructured) []workloadops.Budget) {
+func (p *preflight) warn(i int, o *object, covering func(*unstructured.Unstructured) []workload.Budget) {
 	if p.requests[i].Operation == plan.Start { // which removes no pod
 		return
 	}
 	for _, b := range covering(o.Unstructured) {
-		if p.warnings[i] = workloadops.BudgetWarning(p.requests[i], o.seen, b); p.warnings[i] != "" {
+		if p.warnings[i] = operation.BudgetWarning(p.requests[i], o.seen, b); p.warnings[i] != "" {
 			return
 		}
 	}
@@ -167,22 +167,22 @@ func (p *preflight) check(ctx context.Context, i int, o *unstructured.Unstructur
 		return err
 	}
 	req := p.requests[i]
-	p.reasons[i] = workloadops.RefusalReason(req, seen)
-	if workloadops.IsForeign(req.Claim, seen.Claim) {
+	p.reasons[i] = operation.RefusalReason(req, seen)
+	if workload.IsForeign(req.Claim, seen.Claim) {
 		p.reasons[i] = fmt.Sprintf("%s is being released by %s: %s", req.Workload,
-			workloadops.HolderName(req.Claim, seen.Claim),
-			workloadops.ForeignReason(workloadops.ParseHolder(seen.Claim)))
+			workload.HolderName(req.Claim, seen.Claim),
+			workload.ForeignReason(workload.ParseHolder(seen.Claim)))
 	}
 	return nil
 }
 
 // observe is what the operation reads of its workload.
-func (p *preflight) observe(ctx context.Context, i int, o *unstructured.Unstructured) (workloadops.Observed, error) {
+func (p *preflight) observe(ctx context.Context, i int, o *unstructured.Unstructured) (operation.Observed, error) {
 	t := operationJob{job: job{a: p.a, workload: p.requests[i].Workload}, req: p.requests[i]}
 	t.kind, _ = kindOf(t.workload.WorkloadRef)
 	seen, err := t.observe(ctx, o)
 	if err != nil {
-		return workloadops.Observed{}, err
+		return operation.Observed{}, err
 	}
 	return seen.seen, nil
 }
@@ -252,8 +252,8 @@ func (p *preflight) needs(s scope, members []int) []kube.Permission {
 // CountUnavailable counts the desired pods of each workload that are not ready. It writes nothing. A cluster that does
 // not answer is retried.
 func (a *Activities) CountUnavailable(ctx context.Context,
-	in workloadops.UnavailableRequest) (workloadops.UnavailableResult, error) {
-	result := workloadops.UnavailableResult{Unavailable: make([]int32, len(in.Workloads))}
+	in operation.UnavailableRequest) (operation.UnavailableResult, error) {
+	result := operation.UnavailableResult{Unavailable: make([]int32, len(in.Workloads))}
 	for i, w := range in.Workloads {
 		k, known := kindOf(w.WorkloadRef)
 		if !known || !w.WorkloadRef.Operated() || !a.cluster.Serves(w.Namespace) {

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -21,7 +22,7 @@ func TestPreflight_OfThousandRequestsIsCheap(t *testing.T) {
 		b.deployment(fmt.Sprintf("d-%d", i), 0, nil)
 	}
 	b.statefulSet("s-0", 0, nil)
-	var in workloadops.PreflightRequest
+	var in operation.PreflightRequest
 	one := int32(1)
 	for i := range 1000 {
 		req := b.request(observer.Name{Kind: "Deployment", Name: fmt.Sprintf("d-%d", i%20)}, plan.Start, plan.Parallel)
@@ -34,7 +35,7 @@ func TestPreflight_OfThousandRequestsIsCheap(t *testing.T) {
 	began := time.Now()
 	out, err := b.acts.Preflight(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, []workloadops.Refusal{
+	require.Equal(t, []operation.Refusal{
 		{Index: 7, Reason: "Deployment " + b.namespace +
 			"/missing does not exist: create it, or remove it from the catalogue"},
 		{Index: 8, Reason: "Deployment " + b.namespace +
@@ -52,7 +53,7 @@ func TestPreflight_RefusesClaimOfAnotherEngine(t *testing.T) {
 	b.deployment("order", 1, nil)
 	b.settled(order, 1)
 	req := b.request(order, plan.Restart, plan.Parallel)
-	req.Claim = workloadops.Holder{Engine: workloadops.Engine{UID: "uid-a", Name: "a"}}.String()
+	req.Claim = workload.Holder{Engine: workload.Engine{UID: "uid-a", Name: "a"}}.String()
 	for claim, says := range map[string]string{
 		"task/t9/1-order@run@b/uid-b": "is being released by task/t9/1-order of engine b: only engine b can take " +
 			"over its own claims",
@@ -61,7 +62,7 @@ func TestPreflight_RefusesClaimOfAnotherEngine(t *testing.T) {
 	} {
 		b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+claim+`"}}}`)
 		checked, err := b.acts.Preflight(t.Context(),
-			workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
+			operation.PreflightRequest{Requests: []operation.Request{req}})
 		require.NoError(t, err)
 		if says == "" {
 			require.Empty(t, checked.Refusals, claim)
@@ -76,7 +77,7 @@ func TestPreflight_AllowsClaimOfSameEngine(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 1, nil)
 	b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"task/other@run"}}}`)
-	out, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{b.request(
+	out, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{b.request(
 		order, plan.Stop, plan.Parallel)}})
 	require.NoError(t, err)
 	require.Empty(t, out.Refusals, "the holder may have finished when the operation runs")
@@ -85,7 +86,7 @@ func TestPreflight_AllowsClaimOfSameEngine(t *testing.T) {
 func TestPreflight_FailsWhenUnreachable(t *testing.T) {
 	b := newBench(t)
 	b.traffic.set(down)
-	_, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{b.request(
+	_, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{b.request(
 		order, plan.Stop, plan.Parallel)}})
 	app := requireFailure(t, err, failure.Unreachable)
 	require.Contains(t, app.Message(), "this party's cluster is out of reach: ")
@@ -93,7 +94,7 @@ func TestPreflight_FailsWhenUnreachable(t *testing.T) {
 
 func TestPreflight_OfNoRequests(t *testing.T) {
 	b := newBench(t)
-	out, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{})
+	out, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{})
 	require.NoError(t, err)
 	require.Empty(t, out.Refusals)
 	require.Empty(t, b.traffic.calls)

@@ -11,7 +11,6 @@ import (
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // recordedRevision is a workload's pod template as a release record keeps it. Only a StatefulSet names its revision;
@@ -62,7 +61,7 @@ func (t *operationJob) revisionsOf(ctx context.Context, o *object) ([]keptRevisi
 }
 
 // markRestored marks the pods of the restored template by their revision, since RESTORE sets no marker on the template.
-func (t *operationJob) markRestored(ctx context.Context, o *object, list []workloadops.Pod) error {
+func (t *operationJob) markRestored(ctx context.Context, o *object, list []workload.Pod) error {
 	if t.restoreTemplate == nil {
 		return nil
 	}

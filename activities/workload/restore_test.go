@@ -9,12 +9,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout/pods"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -33,7 +34,7 @@ func (b *bench) digest(name observer.Name) string {
 }
 
 // restoring is a workload at its second version, and the request that restores its first.
-func (b *bench) restoring(s situation) (name observer.Name, first workloadState, req workloadops.Request) {
+func (b *bench) restoring(s situation) (name observer.Name, first workloadState, req operation.Request) {
 	name = observer.Name{Kind: s.kind, Name: "order"}
 	s.make(b, name.Name)
 	b.settled(name, s.pods)
@@ -106,10 +107,10 @@ func TestRestoreOperation_RestoresTemplateOfEachKind(t *testing.T) {
 }
 
 // requireNothingMore repeats an operation, which must change nothing.
-func (b *bench) requireNothingMore(name observer.Name, req workloadops.Request) {
+func (b *bench) requireNothingMore(name observer.Name, req operation.Request) {
 	b.t.Helper()
 	generation := b.state(name).generation
-	b.use(b.config, workload.Options{})
+	b.use(b.config, workloads.Options{})
 	again := b.must(req)
 	require.False(b.t, again.Changed, again.Message)
 	require.Equal(b.t, generation, b.state(name).generation, again.Message)
@@ -142,9 +143,9 @@ func TestRestoreOperation_RestoresTemplateAndSize(t *testing.T) {
 			require.Equal(t, c.now, *result.FromReplicas)
 			require.Equal(t, c.want, *result.ToReplicas)
 			if c.want == 0 {
-				require.Equal(t, "2", after.annotations[workloadops.AnnotationReplicas], "START finds the size")
+				require.Equal(t, "2", after.annotations[workload.AnnotationReplicas], "START finds the size")
 			} else {
-				require.NotContains(t, after.annotations, workloadops.AnnotationReplicas)
+				require.NotContains(t, after.annotations, workload.AnnotationReplicas)
 			}
 			b.requireNothingMore(name, req)
 		})
@@ -168,7 +169,7 @@ func TestRestoreOperation_RefusesWhenRevisionDeleted(t *testing.T) {
 	name, _, req := b.restoring(situation{kind: "Deployment", method: plan.Parallel, pods: 1,
 		make: deploymentOf(1, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32) })})
 	require.Eventually(t, func() bool {
-		out, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
+		out, err := b.acts.Preflight(t.Context(), operation.PreflightRequest{Requests: []operation.Request{req}})
 		require.NoError(t, err)
 		return len(out.Refusals) == 1 && out.Refusals[0].Reason == "Deployment "+b.namespace+
 			"/order: its cluster no longer keeps the pod template that it had before "+
@@ -210,7 +211,7 @@ func restoreKilled(t *testing.T, which []string, takes func(changes int, after b
 					if !b.killAt(t.Context(), req, changes, after) {
 						t.Logf("it ends before change %d", changes+1)
 					}
-					b.use(b.config, workload.Options{})
+					b.use(b.config, workloads.Options{})
 					b.must(req)
 					b.requireTidy(name, first)
 					b.versioned(name, "x:good", s.pods)
@@ -235,27 +236,27 @@ func TestDiff(t *testing.T) {
 	start := b.request(name, plan.Start, plan.Parallel)
 	start.Workload.Replicas = &three
 	missing := b.request(observer.Name{Kind: "Deployment", Name: "nobody"}, plan.Stop, plan.Parallel)
-	out, err := b.acts.Diff(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{restore, start,
+	out, err := b.acts.Diff(t.Context(), operation.PreflightRequest{Requests: []operation.Request{restore, start,
 		b.request(name, plan.Restart, plan.Parallel),
 		b.request(name, plan.Stop, plan.Sequential), missing}})
 	require.NoError(t, err)
 	three2, none := int32(3), int32(0)
-	require.Equal(t, workloadops.Diff{Changes: true,
+	require.Equal(t, operation.Diff{Changes: true,
 		Summary: "put its earlier pod template back, so that every pod is replaced", FromReplicas: &three,
 		ToReplicas: &three2, Pods: 3,
-		Template: []workloadops.FieldChange{{Field: "spec.containers[app].image", From: "x:second", To: "x:good"}}},
+		Template: []workload.FieldChange{{Field: "spec.containers[app].image", From: "x:second", To: "x:good"}}},
 		out.Workloads[0])
-	require.Equal(t, workloadops.Diff{Summary: "nothing to do: 3 of 3 pods are ready", FromReplicas: &three,
+	require.Equal(t, operation.Diff{Summary: "nothing to do: 3 of 3 pods are ready", FromReplicas: &three,
 		ToReplicas: &three}, out.Workloads[1])
-	require.Equal(t, []workloadops.FieldChange{{Field: "metadata.annotations.slipway.io/restarted-by",
+	require.Equal(t, []workload.FieldChange{{Field: "metadata.annotations.slipway.io/restarted-by",
 		To: "(the task)"}}, out.Workloads[2].Template)
 	require.Equal(t, int32(3), out.Workloads[2].Pods)
 	require.Equal(t, &none, out.Workloads[3].ToReplicas, "the final size, not that after the first step")
 	require.Contains(t, out.Workloads[4].Summary, "does not exist")
 	require.Equal(t, generation, b.state(name).generation)
 
-	b.merge(name, `{"metadata":{"annotations":{"`+workloadops.AnnotationClaimedBy+`":"task/other/1-x@run"}}}`)
-	out, err = b.acts.Diff(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{restore}})
+	b.merge(name, `{"metadata":{"annotations":{"`+workload.AnnotationClaimedBy+`":"task/other/1-x@run"}}}`)
+	out, err = b.acts.Diff(t.Context(), operation.PreflightRequest{Requests: []operation.Request{restore}})
 	require.NoError(t, err)
 	require.False(t, out.Workloads[0].Changes)
 	require.Contains(t, out.Workloads[0].Summary, "is being released by task/other/1-x")

@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Begin claims a workload for a rollout and saves its original state, in one write. It fails with Claimed when another
@@ -220,9 +220,9 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	}
 	t.noteProgress(d)
 	switch d.Action {
-	case workloadops.ActWrite:
+	case workload.ActWrite:
 		return t.carryOutWrite(ctx, l, d)
-	case workloadops.ActDelete:
+	case workload.ActDelete:
 		return attempt.Next{}, t.deleteStepPods(ctx, l, d.Delete)
 	case pods.ActExtra:
 		return attempt.Next{}, t.changeExtra(ctx, l, d.Extra)
@@ -232,7 +232,7 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		}
 	case pods.ActAutoscaler:
 		return attempt.Next{}, t.changeAutoscaler(ctx, d.Autoscaler)
-	case workloadops.ActWait: // where pods are counted, they may get ready without a change of the workload
+	case workload.ActWait: // where pods are counted, they may get ready without a change of the workload
 		return t.wait(d.Reason, t.tech.CountsPods()), nil
 	}
 	return t.endWith(d)
@@ -241,7 +241,7 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 // noteProgress updates the progress. While pods become ready, it delays the check of what blocks them.
 func (t *rolloutJob) noteProgress(d pods.NextAction) {
 	advances := false
-	t.Note(func(p *workloadops.Progress) {
+	t.Note(func(p *workload.Progress) {
 		p.Message = d.Reason
 		if n := d.Numbers; n.Replicas > 0 {
 			advances = p.UpdatedReady != nil && (*p.Updated != n.Updated || *p.UpdatedReady != n.UpdatedReady)
@@ -260,13 +260,13 @@ func (t *rolloutJob) noteProgress(d pods.NextAction) {
 
 // deleteStepPods deletes pods as long as the workload is unchanged: another client that has changed it may have let its
 // own controller delete pods, too.
-func (t *rolloutJob) deleteStepPods(ctx context.Context, l *snapshot, list []workloadops.Pod) error {
+func (t *rolloutJob) deleteStepPods(ctx context.Context, l *snapshot, list []workload.Pod) error {
 	for _, p := range list {
 		now, err := t.get(ctx)
 		if err != nil || now.GetGeneration() != l.object.GetGeneration() {
 			return err
 		}
-		if err := t.deletePods(ctx, []workloadops.Pod{p}, "rollout.pod.delete.before",
+		if err := t.deletePods(ctx, []workload.Pod{p}, "rollout.pod.delete.before",
 			"rollout.pod.delete.after"); err != nil {
 			return err
 		}
@@ -355,7 +355,7 @@ func (t *rolloutJob) readAndDecide(ctx context.Context) (*snapshot, pods.NextAct
 		}
 	}
 	d := t.decide(l.seen)
-	if d.Action == workloadops.ActReadPods {
+	if d.Action == workload.ActReadPods {
 		if err := t.withPods(ctx, l); err != nil {
 			return nil, pods.NextAction{}, err
 		}
@@ -373,7 +373,7 @@ func (t *rolloutJob) readAndDecide(ctx context.Context) (*snapshot, pods.NextAct
 }
 
 // addProgress adds the attempt's own progress to a snapshot, and returns the progress before.
-func (t *rolloutJob) addProgress(l *snapshot) (before workloadops.Progress) {
+func (t *rolloutJob) addProgress(l *snapshot) (before workload.Progress) {
 	t.chooseTechnique(l)
 	l.seen.EditConflict = t.conflicts.compare(moveFields(l.seen, t.tech), l.object)
 	before = t.Progress()
@@ -401,12 +401,12 @@ func (t *rolloutJob) recordResult(ctx context.Context, d pods.NextAction) error 
 	if err != nil {
 		return err
 	}
-	t.Note(func(p *workloadops.Progress) { p.Data = raw })
+	t.Note(func(p *workload.Progress) { p.Data = raw })
 	return t.Record(ctx)
 }
 
 // recordedResult is the result that an earlier attempt recorded before it released the claim; nil if none did.
-func recordedResult(p workloadops.Progress) *pods.NextAction {
+func recordedResult(p workload.Progress) *pods.NextAction {
 	if len(p.Data) == 0 {
 		return nil
 	}
@@ -414,6 +414,6 @@ func recordedResult(p workloadops.Progress) *pods.NextAction {
 	if json.Unmarshal(p.Data, &d.Numbers) != nil {
 		return nil
 	}
-	d.Action, d.Reason = workloadops.ActDone, d.Numbers.Message
+	d.Action, d.Reason = workload.ActDone, d.Numbers.Message
 	return &d
 }

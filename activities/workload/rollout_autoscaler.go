@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 var autoscalersResource = autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers")
@@ -87,7 +87,7 @@ func (t *rolloutJob) pinOps(o *unstructured.Unstructured, size int32) []jsonpatc
 	undo := []jsonpatch.Op{jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRestore)),
 		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy)),
 		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationWritten)),
-		jsonpatch.Remove(jsonpatch.Label(workloadops.LabelClaimed))}
+		jsonpatch.Remove(jsonpatch.Label(workload.LabelClaimed))}
 	saved, _ := jsonpatch.ParseUndo(o.GetAnnotations()[rollout.AnnotationRestore], borrowedOfAutoscaler)
 	ours := unchangedLimit(o)
 	var ops []jsonpatch.Op
@@ -106,7 +106,7 @@ func (t *rolloutJob) pinOps(o *unstructured.Unstructured, size int32) []jsonpatc
 		ops = append(ops, jsonpatch.Add(path, size))
 	}
 	ops = append(ops, entries("/metadata/labels", o.GetLabels(),
-		map[string]string{workloadops.LabelClaimed: workloadops.LabelClaimedValue}, nil)...)
+		map[string]string{workload.LabelClaimed: workload.LabelClaimedValue}, nil)...)
 	return append(ops, entries("/metadata/annotations", o.GetAnnotations(),
 		map[string]string{rollout.AnnotationRestore: string(jsonpatch.Encode(undo)),
 			rollout.AnnotationHeldBy: t.subject.Claim, rollout.AnnotationWritten: pinnedTo(int64(size))}, nil)...)
@@ -117,7 +117,7 @@ func borrowedOfAutoscaler(pointer string) bool {
 	marks := []string{rollout.AnnotationRestore, rollout.AnnotationHeldBy, rollout.AnnotationWritten}
 	return slices.ContainsFunc(limitFields, func(field string) bool { return pointer == limits+field }) ||
 		slices.ContainsFunc(marks, func(name string) bool { return pointer == jsonpatch.Annotation(name) }) ||
-		pointer == jsonpatch.Label(workloadops.LabelClaimed)
+		pointer == jsonpatch.Label(workload.LabelClaimed)
 }
 
 // Autoscalers is the kind of object that a blue-green rollout borrows in addition to its workload.

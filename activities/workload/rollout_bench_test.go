@@ -24,7 +24,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -47,7 +47,7 @@ type releasing struct {
 	// messages are those of attempts that ended with NotReady.
 	messages []string
 	// progress is what the attempts of the last activity have left.
-	progress *workloadops.Progress
+	progress *workload.Progress
 }
 
 // release prepares the rollout of an image on a Deployment.
@@ -61,7 +61,7 @@ func (r *releasing) subject() rollout.Subject {
 		Workload: catalog.Workload{Namespace: r.b.namespace,
 			WorkloadRef: catalog.WorkloadRef{APIVersion: cmp.Or(r.apiVersion, "apps/v1"), Kind: r.name.Kind,
 				Name: r.name.Name}},
-		Name: r.name.Name, Claim: workloadops.Holder{WorkflowID: "rollout/default/ns/" + r.name.Name,
+		Name: r.name.Name, Claim: workload.Holder{WorkflowID: "rollout/default/ns/" + r.name.Name,
 			RunID: cmp.Or(r.run, "run-1")}.String(),
 		DeadlineSeconds: r.deadline, UnreachableBudgetSeconds: r.budget,
 	}
@@ -111,7 +111,7 @@ func (r *releasing) attempt(name string, req, result any) error {
 		env.SetHeartbeatDetails(*r.progress)
 	}
 	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
-		var p workloadops.Progress
+		var p workload.Progress
 		if details.Get(&p) == nil {
 			r.progress = &p
 		}
@@ -272,7 +272,7 @@ func (b *bench) requireFinalised(before workloadState, name, image string, size 
 	for key := range after.annotations {
 		require.False(b.t, strings.HasPrefix(key, "slipway.io/"), "annotation %s is left", key)
 	}
-	require.NotContains(b.t, after.labels, workloadops.LabelClaimed)
+	require.NotContains(b.t, after.labels, workload.LabelClaimed)
 }
 
 // watchFloor records the pods at every change; stop checks that ready pods never were fewer than the floor, nor pods

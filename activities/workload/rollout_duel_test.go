@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Each change by another client to the fields by which pods move counts once, regardless of other writes in between.
@@ -31,7 +31,7 @@ func TestConflictCounter_CountsChangesByOthers(t *testing.T) {
 	}
 	fields := func(partition, template string) map[string]json.RawMessage {
 		return moveFields(pods.Observed{Template: template,
-			Snapshot: workloadops.Snapshot{Settings: map[string]json.RawMessage{
+			Snapshot: workload.Snapshot{Settings: map[string]json.RawMessage{
 				"/spec/updateStrategy": json.RawMessage(`{"partition":` + partition + `}`),
 				"/spec/paused":         json.RawMessage("true")}}}, tech)
 	}

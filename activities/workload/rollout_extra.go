@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // readExtra reads the extra Deployment and its ReplicaSets.
@@ -86,7 +86,7 @@ func restOf(o *unstructured.Unstructured) (rest rollout.SettledState) {
 // patchExtra changes the extra Deployment if it is unchanged since the read. If it has an earlier claim on this very
 // workload, which was taken over, it is claimed.
 func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, changes ...jsonpatch.Op) error {
-	claim := jsonpatch.Annotation(workloadops.AnnotationClaimedBy)
+	claim := jsonpatch.Annotation(workload.AnnotationClaimedBy)
 	ops := []jsonpatch.Op{jsonpatch.Test(claim, t.subject.Claim)}
 	if l.seen.Extra.Claim != t.subject.Claim {
 		ops = []jsonpatch.Op{jsonpatch.Add(claim, t.subject.Claim),
@@ -138,12 +138,12 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 	}
 	delete(labels, rollout.LabelStableRevision)
 	delete(labels, gate.Label) // a Rollout object names the workload, not this one
-	labels[strategy.LabelCanaryOf], labels[workloadops.LabelClaimed] = of, workloadops.LabelClaimedValue
+	labels[strategy.LabelCanaryOf], labels[workload.LabelClaimed] = of, workload.LabelClaimedValue
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}}
 	o.SetName(l.seen.Saved.CanaryWorkload)
 	o.SetLabels(labels)
 	o.SetAnnotations(map[string]string{
-		workloadops.AnnotationClaimedBy: t.subject.Claim, rollout.AnnotationHeldBy: t.subject.Claim,
+		workload.AnnotationClaimedBy: t.subject.Claim, rollout.AnnotationHeldBy: t.subject.Claim,
 		rollout.AnnotationWritten: pods.Digest(template),
 		rollout.AnnotationSettled: rollout.SettledState{Template: digest, Replicas: size}.String(),
 	})

@@ -15,8 +15,8 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 	table "slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/kruise"
 	"slipway.io/slipway/test/observer"
@@ -169,7 +169,7 @@ func (d *dock) requireEnded(image string, size int) {
 	for key := range o.GetAnnotations() {
 		require.False(d.t, strings.HasPrefix(key, "slipway.io/"), "annotation %s is left", key)
 	}
-	require.NotContains(d.t, o.GetLabels(), workloadops.LabelClaimed)
+	require.NotContains(d.t, o.GetLabels(), workload.LabelClaimed)
 }
 
 // eachKind runs one kind in `make test`, and all six in `make test-soak`. turn selects the kind: the tests of a run

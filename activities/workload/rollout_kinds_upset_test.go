@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/worker"
 
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/kruise"
 )
 
@@ -25,7 +25,7 @@ import (
 // but its answer and everything after it is lost. died reports whether that happened.
 func (d *dock) dieAfterWrite(n int32) (died func() bool) {
 	d.t.Helper()
-	d.use(d.config, workload.Options{ListenFor: 2 * time.Second})
+	d.use(d.config, workloads.Options{ListenFor: 2 * time.Second})
 	alive, die := context.WithCancel(d.t.Context())
 	d.process = worker.Options{BackgroundActivityContext: alive}
 	var writes atomic.Int32
@@ -79,7 +79,7 @@ func TestKindsContinue_AfterProcessDied(t *testing.T) {
 		var finished rollout.MoveResult
 		through(activityFinish, r.finishRequest(rollout.FinishResume, rollout.SideStable), &finished)
 		stop()
-		d.use(d.config, workload.Options{})
+		d.use(d.config, workloads.Options{})
 		r.finish(rollout.FinishRelease, rollout.SideStable)
 		d.requireEnded("x:good", 4)
 	})
@@ -99,7 +99,7 @@ func TestKindsHalt_DuringStep(t *testing.T) {
 		require.Error(t, r.attempt(activityMove, r.moveRequest(1, "100%"), &rollout.MoveResult{}),
 			"the result with its template is lost")
 		require.True(t, died(), "its controller was allowed to move the step's pods")
-		d.use(d.config, workload.Options{})
+		d.use(d.config, workloads.Options{})
 		halt := r.moveRequest(1, "100%")
 		halt.Halt = true
 		require.Less(t, r.moved(halt).Updated, int32(4))
@@ -137,8 +137,8 @@ func TestKindsRollBack_FrozenSplit(t *testing.T) {
 		r.begin()
 		r.move(1, "50%")
 		r.finish(rollout.FinishFreeze, rollout.SideStable)
-		require.NotContains(t, d.object().GetLabels(), workloadops.LabelClaimed, "the claim is released")
-		require.Contains(t, d.object().GetAnnotations(), workloadops.AnnotationRollout, "the saved state remains")
+		require.NotContains(t, d.object().GetLabels(), workload.LabelClaimed, "the claim is released")
+		require.Contains(t, d.object().GetAnnotations(), workload.AnnotationRollout, "the saved state remains")
 		d.holds(quarterSteps[1].split)
 		next := d.release()
 		next.run = "run-2"

@@ -14,11 +14,11 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // preflightTimeout is how long the check of one rollout may take: the results of the others wait for it, and an attempt
@@ -148,7 +148,7 @@ func (p *rolloutPreflight) holder(seen pods.Observed) {
 	case seen.Claim != "":
 		p.result.Holder, p.result.HeldObject = seen.Claim, p.req.Workload.String()
 	// only the other engine may finalise what it left frozen
-	case saved != nil && workloadops.IsForeign(p.req.Claim, saved.Claim):
+	case saved != nil && workload.IsForeign(p.req.Claim, saved.Claim):
 		p.result.Holder, p.result.HeldObject = saved.Claim, p.req.Workload.String()
 	}
 }
@@ -232,7 +232,7 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		return nil
 	}
 	field := fieldOf(p.req.Change)
-	if v := workloadops.VersionOf(p.req.Change); v != nil {
+	if v := operation.VersionOf(p.req.Change); v != nil {
 		if known, err := p.version(ctx, v, templateOf(l.object)); err != nil || !known {
 			return err
 		}
@@ -250,7 +250,7 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	if err != nil {
 		return err
 	}
-	if l.seen.Saved == nil && workloadops.VersionOf(p.req.Change) == nil {
+	if l.seen.Saved == nil && operation.VersionOf(p.req.Change) == nil {
 		p.result.Predicted = &rollout.PredictedTemplate{Template: pods.Digest(template), UID: l.seen.UID,
 			From: l.seen.Template}
 	}
@@ -268,7 +268,7 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 
 // version checks that what a plan deploys can reach the pods. known is true when there is a version to try, and no
 // problem with it.
-func (p *rolloutPreflight) version(ctx context.Context, v workloadops.Version, template map[string]any) (known bool,
+func (p *rolloutPreflight) version(ctx context.Context, v operation.Version, template map[string]any) (known bool,
 	err error) {
 	refusal, err := p.a.versionRefusal(ctx, v, p.req.Build, p.req.Workload.Namespace, template)
 	if refusal.Reason != "" {

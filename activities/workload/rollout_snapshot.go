@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // snapshot is one read of a workload: the input of the decision, and the objects from which writes are made.
@@ -100,7 +100,7 @@ func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
 	seen := pods.Observed{
 		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy",
 			"/spec/podManagementPolicy")),
-		Busy: annotations[workloadops.AnnotationOriginal], UID: string(o.GetUID()),
+		Busy: annotations[workload.AnnotationOriginal], UID: string(o.GetUID()),
 		Template: pods.Digest(templateOf(o)),
 	}
 	if held, err := gate.ParseHeld(annotations); err != nil {

@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -166,7 +166,7 @@ func TestUndoAfterBeginMoving_IsIgnored(t *testing.T) {
 	b.undo("app", "x:second")
 	_ = r.moveFails(first, failure.ClaimLost)
 
-	dead := b.state(r.name).annotations[workloadops.AnnotationClaimedBy]
+	dead := b.state(r.name).annotations[workload.AnnotationClaimedBy]
 	require.Contains(t, dead, "first", "the undo has restored its claim")
 	b.reaches("app", map[string]int{"x:second": 2})
 	r, first = release("x:fourth", "third")

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/rollout/pods"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // objectSource is where a round reads its objects: from the API server, or from the watch cache.
@@ -110,9 +110,9 @@ func (t *rolloutJob) decideFromCache(ctx context.Context) (l *snapshot, d pods.N
 	t.addProgress(l)
 	d = t.decide(l.seen)
 	switch d.Action {
-	case workloadops.ActWait:
+	case workload.ActWait:
 		return l, d, d.RecheckAfter == 0
-	case workloadops.ActDone:
+	case workload.ActDone:
 		return l, d, t.endsOnCache
 	}
 	return l, d, d.RemovesNoPod && t.rejected == ""

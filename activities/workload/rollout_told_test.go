@@ -16,12 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -158,7 +158,7 @@ func TestLongMove_WithUnreliableWatches(t *testing.T) {
 // moveByWatches makes a rollout of three steps and finalises it, with surge and without, and checks the split at each
 // step and the pods throughout.
 func moveByWatches(b *bench, reason string, watches unreliable) {
-	b.use(b.config, workload.Options{ListenFor: 2 * time.Second})
+	b.use(b.config, workloads.Options{ListenFor: 2 * time.Second})
 	b.watched(watches)
 	for name, limits := range map[string][2]string{"surging": {"0", "1"}, "taking": {"1", "0"}} {
 		b.deployment(name, 5, own(limits[0], limits[1]))
@@ -191,7 +191,7 @@ func TestMove_SeesEventsBetweenActivities(t *testing.T) {
 	b := newBench(t)
 	b.deployment("app", 2, nil)
 	b.settled(observer.Name{Kind: "Deployment", Name: "app"}, 2)
-	ctx, end := workload.ShareReads(t.Context())
+	ctx, end := workloads.ShareReads(t.Context())
 	defer end()
 	r := b.release("app", strategy.StylePartition, "x:second")
 	var err error
@@ -218,7 +218,7 @@ func TestMove_AfterBeginSendsNoReads(t *testing.T) {
 	for _, name := range []string{"before", "app"} { // the first one starts the watches
 		b.deployment(name, 2, own("1", "0"))
 		b.settled(observer.Name{Kind: "Deployment", Name: name}, 2)
-		ctx, end := workload.ShareReads(t.Context())
+		ctx, end := workloads.ShareReads(t.Context())
 		defer end()
 		r := b.release(name, strategy.StylePartition, "x:second")
 		first := r.moveRequest(1, "100%")
@@ -251,7 +251,7 @@ func TestMove_AfterBeginSendsNoReads(t *testing.T) {
 func (b *bench) claimTold(name string) {
 	b.t.Helper()
 	watcher, err := b.kube.AppsV1().Deployments(b.namespace).Watch(b.t.Context(),
-		metav1.ListOptions{LabelSelector: workloadops.SelectClaimed})
+		metav1.ListOptions{LabelSelector: workload.SelectClaimed})
 	require.NoError(b.t, err)
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {

@@ -13,13 +13,14 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // newTemplate is the pod template to set: that of a revision, or the request's change applied to the stable one.
-func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workloadops.Template) (map[string]any, error) {
+func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workload.Template) (map[string]any, error) {
 	if from.Revision != "" {
 		template, ok := l.templates[from.Revision]
 		if !ok {
@@ -47,7 +48,7 @@ func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workload
 		}
 		stable = kept
 	}
-	if v := workloadops.VersionOf(t.change); v != nil {
+	if v := operation.VersionOf(t.change); v != nil {
 		return t.a.withVersion(ctx, t.subject.Workload, v, stable)
 	}
 	template, err := pods.Apply(t.change, t.subject.Workload.WorkloadRef.APIVersion, stable)
@@ -130,7 +131,7 @@ func (t *rolloutJob) needsDigest(l *snapshot) bool {
 
 // dryRun makes the API server validate and default the new template without a write.
 func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, error) {
-	template, err := t.newTemplate(ctx, l, workloadops.Template{})
+	template, err := t.newTemplate(ctx, l, workload.Template{})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 
 // write makes one write on the workload, under the condition that its spec is unchanged since it was read. It returns
 // nil when the write must be decided again.
-func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Write) (*unstructured.Unstructured, error) {
+func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workload.Write) (*unstructured.Unstructured, error) {
 	var template map[string]any
 	if w.Template != nil {
 		var err error
@@ -177,7 +178,7 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Writ
 }
 
 // keepRevision makes a write keep the template of a revision instead of the current one.
-func keepRevision(l *snapshot, w *workloadops.Write) error {
+func keepRevision(l *snapshot, w *workload.Write) error {
 	raw, err := json.Marshal(l.templates[w.KeepRevision])
 	if err != nil {
 		return err

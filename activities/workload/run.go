@@ -14,7 +14,8 @@ import (
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/workload"
 )
 
 // settle is how long to wait after a change of a pod, because other changes usually follow at once.
@@ -23,7 +24,7 @@ const settle = 50 * time.Millisecond
 // operationJob carries out one operation.
 type operationJob struct {
 	job
-	req workloadops.Request
+	req operation.Request
 	// fresh is the object as our last write returned it, which saves a read; nil when it must be read.
 	fresh *unstructured.Unstructured
 	// restoreTemplate is the pod template that RESTORE sets; nil before it was found, and for other operations.
@@ -33,15 +34,15 @@ type operationJob struct {
 	// dry is true for a dry run: its packages need not be kept in the store.
 	dry bool
 	// end is the operation's result, once it is known.
-	end *workloadops.Ending
+	end *workload.Ending
 }
 
 // Run brings one workload into the requested state and restores what it borrowed. It fails with a failure.Kind as the
 // error's type; NotReady is retried. Its progress passes from attempt to attempt as heartbeat details
-// (workloadops.Progress).
-func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workloadops.Result, error) {
+// (operation.Progress).
+func (a *Activities) Run(ctx context.Context, req operation.Request) (workload.Result, error) {
 	if f := a.check(req); f != nil {
-		return workloadops.Result{}, attempt.ApplicationError(f)
+		return workload.Result{}, attempt.ApplicationError(f)
 	}
 	job := a.operationJob(ctx, req, attempt.Terms{DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
 		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
@@ -49,7 +50,7 @@ func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workload
 	defer job.sub.leave()
 	if err := job.Run(ctx, job); err != nil {
 		a.events.recordFailure(job.lastRead.known, releaseOf(req.Claim), err)
-		return workloadops.Result{}, err
+		return workload.Result{}, err
 	}
 	a.events.record(job.lastRead.known, corev1.EventTypeNormal, eventEnded,
 		fmt.Sprintf("%s: %s", releaseOf(req.Claim), job.end.Result.Message))
@@ -57,8 +58,8 @@ func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workload
 }
 
 // check refuses requests that are wrong whatever the state of the cluster.
-func (a *Activities) check(req workloadops.Request) *failure.Error {
-	if f := workloadops.Validate(req); f != nil {
+func (a *Activities) check(req operation.Request) *failure.Error {
+	if f := operation.Validate(req); f != nil {
 		return f
 	}
 	if !a.cluster.Serves(req.Workload.Namespace) {
@@ -72,8 +73,8 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 }
 
 // operationJob begins an attempt at an operation.
-func (a *Activities) operationJob(ctx context.Context, req workloadops.Request, terms attempt.Terms) *operationJob {
-	k, _ := kindOf(req.Workload.WorkloadRef) // workloadops.Validate accepts no unknown kind
+func (a *Activities) operationJob(ctx context.Context, req operation.Request, terms attempt.Terms) *operationJob {
+	k, _ := kindOf(req.Workload.WorkloadRef) // operation.Validate accepts no unknown kind
 	return &operationJob{job: a.job(ctx, req.Workload, k, terms), req: req}
 }
 
@@ -87,14 +88,14 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	if err != nil {
 		return attempt.Next{}, err
 	}
-	t.Note(func(p *workloadops.Progress) { p.Message = d.Reason })
+	t.Note(func(p *workload.Progress) { p.Message = d.Reason })
 	switch d.Action {
-	case workloadops.ActWrite:
+	case workload.ActWrite:
 		return t.carryOutWrite(ctx, o, d)
-	case workloadops.ActDelete:
+	case workload.ActDelete:
 		of := string(t.req.Operation)
 		return attempt.Next{}, t.deletePods(ctx, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
-	case workloadops.ActWait:
+	case workload.ActWait:
 		next := t.wait(d.Reason, false)
 		if d.WatchPods && t.podsAt.version != "" {
 			next.Listen = t.watchPods
@@ -107,7 +108,7 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 }
 
 // endWith ends the operation.
-func (t *operationJob) endWith(end *workloadops.Ending) (attempt.Next, error) {
+func (t *operationJob) endWith(end *workload.Ending) (attempt.Next, error) {
 	t.end = end
 	if end.Failure != nil {
 		return attempt.Next{}, end.Failure
@@ -149,20 +150,20 @@ func (t *operationJob) observe(ctx context.Context, live *unstructured.Unstructu
 	return o, nil
 }
 
-// decide lets release/workloadops decide. It passes the pods when the decision needs them, or when it is time to check
+// decide lets release/operation decide. It passes the pods when the decision needs them, or when it is time to check
 // what blocks them.
-func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextAction, error) {
+func (t *operationJob) decide(ctx context.Context, o *object) (workload.NextAction, error) {
 	p := t.Progress()
 	seen := o.seen
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = t.Now(), p.Elapsed(), p.Held, p.Ending
 	seen.BlockedByBudget = t.takeBlockingBudget()
 	if seen.Claim == t.req.Claim {
 		// While the claim is on the workload, the last write has not been made.
-		t.Note(func(p *workloadops.Progress) { p.Held, p.Ending = true, nil })
+		t.Note(func(p *workload.Progress) { p.Held, p.Ending = true, nil })
 	}
-	d := workloadops.Decide(t.req, seen)
+	d := operation.Decide(t.req, seen)
 	due := !seen.Now.Before(t.nextPodCheck)
-	if d.Action != workloadops.ActReadPods && (d.Action != workloadops.ActWait || !due) {
+	if d.Action != workload.ActReadPods && (d.Action != workload.ActWait || !due) {
 		return d, nil
 	}
 	if due {
@@ -177,7 +178,7 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextA
 	}
 	t.podsAt = list
 	seen.Pods, seen.PodsSeen = list.pods, true
-	if d = workloadops.Decide(t.req, seen); d.RecheckAfter > 0 {
+	if d = operation.Decide(t.req, seen); d.RecheckAfter > 0 {
 		t.podCheckWithin(d.RecheckAfter)
 	}
 	return d, nil
@@ -204,13 +205,13 @@ func (t *operationJob) Failed(ctx context.Context, f *failure.Error) *failure.Er
 }
 
 // restoreBorrowed restores what this operation holds; nil when that must be decided again.
-func (t *operationJob) restoreBorrowed(ctx context.Context) (*workloadops.Result, error) {
+func (t *operationJob) restoreBorrowed(ctx context.Context) (*workload.Result, error) {
 	o, err := t.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d := workloadops.Restore(t.req, o.seen)
-	if d.Action == workloadops.ActWrite {
+	d := operation.Restore(t.req, o.seen)
+	if d.Action == workload.ActWrite {
 		if after, err := t.write(ctx, o, d.Write); after == nil {
 			return nil, err
 		}
@@ -229,11 +230,11 @@ func (t *operationJob) Missing(error) error {
 }
 
 // carryOutWrite makes one write, which may end the operation.
-func (t *operationJob) carryOutWrite(ctx context.Context, o *object, d workloadops.NextAction) (attempt.Next, error) {
+func (t *operationJob) carryOutWrite(ctx context.Context, o *object, d workload.NextAction) (attempt.Next, error) {
 	end, ends := d.Ending()
 	if ends {
 		// The result is recorded first: once the claim is released, nothing on the workload shows what was done.
-		t.Note(func(p *workloadops.Progress) { p.Ending = &end })
+		t.Note(func(p *workload.Progress) { p.Ending = &end })
 		if err := t.Record(ctx); err != nil {
 			return attempt.Next{}, err
 		}
@@ -246,7 +247,7 @@ func (t *operationJob) carryOutWrite(ctx context.Context, o *object, d workloado
 	return attempt.Next{}, err
 }
 
-func (t *operationJob) write(ctx context.Context, o *object, w *workloadops.Write) (*unstructured.Unstructured, error) {
+func (t *operationJob) write(ctx context.Context, o *object, w *workload.Write) (*unstructured.Unstructured, error) {
 	template, err := t.template(ctx, o, w)
 	if err != nil {
 		return nil, err
@@ -256,7 +257,7 @@ func (t *operationJob) write(ctx context.Context, o *object, w *workloadops.Writ
 }
 
 // template is the pod template that a write sets; nil when it does not change the template.
-func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.Write) (map[string]any, error) {
+func (t *operationJob) template(ctx context.Context, o *object, w *workload.Write) (map[string]any, error) {
 	switch {
 	case w.Template == nil:
 		return nil, nil
@@ -305,7 +306,7 @@ func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
 // restoreJob restores what an unfinished operation borrowed.
 type restoreJob struct {
 	*operationJob
-	result workloadops.Result
+	result workload.Result
 	// persist makes the server retry every failure: the workflow already has it.
 	persist bool
 }
@@ -315,13 +316,13 @@ type restoreJob struct {
 // retried for as long as it takes, since no workflow closes with a pending restore.
 //
 // With Persist it fails with NotReady for every reason.
-func (a *Activities) Restore(ctx context.Context, req workloadops.RestoreRequest) (workloadops.Result, error) {
+func (a *Activities) Restore(ctx context.Context, req operation.RestoreRequest) (workload.Result, error) {
 	job := &restoreJob{operationJob: a.operationJob(ctx, req.Request, attempt.Terms{}), persist: req.Persist}
 	if f := a.check(req.Request); f != nil {
-		return workloadops.Result{}, attempt.ApplicationError(job.Failed(ctx, f))
+		return workload.Result{}, attempt.ApplicationError(job.Failed(ctx, f))
 	}
 	if err := job.Run(ctx, job); err != nil {
-		return workloadops.Result{}, err
+		return workload.Result{}, err
 	}
 	return job.result, nil
 }
@@ -353,5 +354,5 @@ func (t *restoreJob) Failed(_ context.Context, f *failure.Error) *failure.Error 
 	if !t.persist || f.Kind.Retryable() {
 		return f
 	}
-	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: workloadops.RestoreRetryInterval}
+	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: operation.RestoreRetryInterval}
 }

@@ -22,12 +22,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/heartbeat"
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -44,7 +45,7 @@ type bench struct {
 	kube      kubernetes.Interface
 	config    *rest.Config
 	namespace string
-	acts      *workload.Activities
+	acts      *workloads.Activities
 	traffic   *traffic
 	// recorder is nil where a real Temporal server receives the heartbeats.
 	recorder heartbeat.Recorder
@@ -133,12 +134,12 @@ func newBench(t *testing.T) *bench {
 	t.Parallel()
 	b := &bench{t: t, kube: stack.Kube, config: stack.REST, namespace: stack.Namespace(t, "workload"),
 		recorder: recorder{}}
-	b.use(b.config, workload.Options{})
+	b.use(b.config, workloads.Options{})
 	return b
 }
 
 // use replaces the activities by new ones, for an account and with options.
-func (b *bench) use(config *rest.Config, options workload.Options) {
+func (b *bench) use(config *rest.Config, options workloads.Options) {
 	b.t.Helper()
 	b.process = worker.Options{}
 	counted := rest.CopyConfig(config)
@@ -159,7 +160,7 @@ func (b *bench) use(config *rest.Config, options workload.Options) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.NewTextHandler(b.t.Output(), nil))
 	}
-	b.acts = workload.New(client, objects, options)
+	b.acts = workloads.New(client, objects, options)
 	b.t.Cleanup(b.acts.Stop)
 }
 
@@ -169,9 +170,9 @@ type recorder struct{ err error }
 func (r recorder) RecordActivityHeartbeat(context.Context, []byte, ...any) error { return r.err }
 
 // request is an operation of this test's release on a workload.
-func (b *bench) request(name observer.Name, op plan.Operation, method plan.Method) workloadops.Request {
-	return workloadops.Request{
-		Claim: workloadops.Holder{WorkflowID: "task/t1/1-" + name.Name, RunID: "run-1"}.String(), Marker: "t1/1",
+func (b *bench) request(name observer.Name, op plan.Operation, method plan.Method) operation.Request {
+	return operation.Request{
+		Claim: workload.Holder{WorkflowID: "task/t1/1-" + name.Name, RunID: "run-1"}.String(), Marker: "t1/1",
 		Operation: op, Method: method,
 		DeadlineSeconds: 60, UnreachableBudgetSeconds: 30,
 		Workload: catalog.Workload{Namespace: b.namespace,
@@ -182,43 +183,43 @@ func (b *bench) request(name observer.Name, op plan.Operation, method plan.Metho
 // driver runs one activity attempt after attempt and passes the heartbeat details on, as Temporal does.
 type driver struct {
 	b        *bench
-	req      workloadops.Request
-	progress *workloadops.Progress
+	req      operation.Request
+	progress *workload.Progress
 	attempts int
 	notReady []string
 }
 
-func (b *bench) driver(req workloadops.Request) *driver { return &driver{b: b, req: req} }
+func (b *bench) driver(req operation.Request) *driver { return &driver{b: b, req: req} }
 
 // attempt makes one attempt.
-func (d *driver) attempt() (workloadops.Result, error) {
+func (d *driver) attempt() (workload.Result, error) {
 	d.b.t.Helper()
 	d.attempts++
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	env := suite.NewTestActivityEnvironment()
 	env.SetTestTimeout(patience)
-	env.RegisterActivityWithOptions(d.b.acts.Run, activity.RegisterOptions{Name: workloadops.ActivityRun})
+	env.RegisterActivityWithOptions(d.b.acts.Run, activity.RegisterOptions{Name: operation.ActivityRun})
 	if d.progress != nil {
 		env.SetHeartbeatDetails(*d.progress)
 	}
 	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
-		var p workloadops.Progress
+		var p workload.Progress
 		if details.Get(&p) == nil {
 			d.progress = &p
 		}
 	})
-	value, err := env.ExecuteActivity(workloadops.ActivityRun, d.req)
+	value, err := env.ExecuteActivity(operation.ActivityRun, d.req)
 	if err != nil {
-		return workloadops.Result{}, err
+		return workload.Result{}, err
 	}
-	var result workloadops.Result
+	var result workload.Result
 	require.NoError(d.b.t, value.Get(&result))
 	return result, nil
 }
 
 // run makes attempts until one ends the operation.
-func (d *driver) run() (workloadops.Result, error) {
+func (d *driver) run() (workload.Result, error) {
 	d.b.t.Helper()
 	for d.attempts < 50 {
 		result, err := d.attempt()
@@ -230,11 +231,11 @@ func (d *driver) run() (workloadops.Result, error) {
 		return result, err
 	}
 	d.b.t.Fatalf("no end after %d attempts: %v", d.attempts, d.notReady)
-	return workloadops.Result{}, nil
+	return workload.Result{}, nil
 }
 
 // must runs an operation that must succeed.
-func (b *bench) must(req workloadops.Request) workloadops.Result {
+func (b *bench) must(req operation.Request) workload.Result {
 	b.t.Helper()
 	result, err := b.driver(req).run()
 	require.NoError(b.t, err)
@@ -242,7 +243,7 @@ func (b *bench) must(req workloadops.Request) workloadops.Result {
 }
 
 // fails runs an operation that must fail, and returns its error.
-func (b *bench) fails(req workloadops.Request, kind failure.Kind) *temporal.ApplicationError {
+func (b *bench) fails(req operation.Request, kind failure.Kind) *temporal.ApplicationError {
 	b.t.Helper()
 	_, err := b.driver(req).run()
 	return requireFailure(b.t, err, kind)

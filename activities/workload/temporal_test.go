@@ -17,20 +17,21 @@ import (
 	"go.temporal.io/sdk/workflow"
 	appsv1 "k8s.io/api/apps/v1"
 
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // oneOperation runs one operation as the real workflow does, with an unlimited retry policy.
-func oneOperation(ctx workflow.Context, req workloadops.Request) (workloadops.Result, error) {
+func oneOperation(ctx workflow.Context, req operation.Request) (workload.Result, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 30 * time.Second, HeartbeatTimeout: 10 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
 	})
-	var result workloadops.Result
-	err := workflow.ExecuteActivity(ctx, workloadops.ActivityRun, req).Get(ctx, &result)
+	var result workload.Result
+	err := workflow.ExecuteActivity(ctx, operation.ActivityRun, req).Get(ctx, &result)
 	return result, err
 }
 
@@ -41,7 +42,7 @@ type served struct {
 	queue  string
 }
 
-func (b *bench) serve(options workload.Options) served {
+func (b *bench) serve(options workloads.Options) served {
 	b.t.Helper()
 	c, err := client.Dial(client.Options{HostPort: os.Getenv("SLIPWAY_TEST_TEMPORAL_ADDRESS"), Logger: quiet{}})
 	require.NoError(b.t, err)
@@ -64,7 +65,7 @@ func (quiet) Info(string, ...any)  {}
 func (quiet) Warn(string, ...any)  {}
 func (quiet) Error(string, ...any) {}
 
-func (s served) start(req workloadops.Request) client.WorkflowRun {
+func (s served) start(req operation.Request) client.WorkflowRun {
 	s.t.Helper()
 	run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{ID: s.queue, TaskQueue: s.queue},
 		"oneOperation", req)
@@ -74,7 +75,7 @@ func (s served) start(req workloadops.Request) client.WorkflowRun {
 }
 
 // pending is Temporal's state of the running activity: its attempt, and its last heartbeat.
-func (s served) pending() (attempt int32, p workloadops.Progress) {
+func (s served) pending() (attempt int32, p workload.Progress) {
 	s.t.Helper()
 	d, err := s.client.DescribeWorkflowExecution(s.t.Context(), s.queue, "")
 	require.NoError(s.t, err)
@@ -92,7 +93,7 @@ func (s served) pending() (attempt int32, p workloadops.Progress) {
 // reaches the next attempt, so that the used time adds up.
 func TestProgress_PassesToNextAttempt_OnRealServer(t *testing.T) {
 	b := newBench(t)
-	s := b.serve(workload.Options{ListenFor: time.Second})
+	s := b.serve(workloads.Options{ListenFor: time.Second})
 	b.deployment("order", 0, neverReady)
 	one := int32(1)
 	req := b.request(order, plan.Start, plan.Parallel)
@@ -103,7 +104,7 @@ func TestProgress_PassesToNextAttempt_OnRealServer(t *testing.T) {
 		attempt, p := s.pending()
 		return attempt >= 3 && p.ElapsedSeconds > 4 && p.Held && p.Message != ""
 	}, patience, tick, "the progress must add up from attempt to attempt")
-	var result workloadops.Result
+	var result workload.Result
 	err := run.Get(t.Context(), &result)
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
@@ -119,12 +120,12 @@ func TestProgress_PassesToNextAttempt_OnRealServer(t *testing.T) {
 // answer of that write is lost, and the next attempt still returns the result.
 func TestResult_IsRecordedBeforeLastWrite_OnRealServer(t *testing.T) {
 	b := newBench(t)
-	s := b.serve(workload.Options{})
+	s := b.serve(workloads.Options{})
 	b.deployment("order", 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/delete-after": "1s"}
 	})
 	b.settled(order, 2)
-	recorded := make(chan workloadops.Progress, 1)
+	recorded := make(chan workload.Progress, 1)
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodPatch || b.traffic.written() < 2 || len(recorded) > 0 {
 			return nil, nil
@@ -137,7 +138,7 @@ func TestResult_IsRecordedBeforeLastWrite_OnRealServer(t *testing.T) {
 		}
 		panic("the process dies here") // the SDK fails the attempt without calling it again
 	})
-	var result workloadops.Result
+	var result workload.Result
 	require.NoError(t, s.start(b.request(order, plan.Stop, plan.Sequential)).Get(t.Context(), &result))
 	p := <-recorded
 	require.NotNil(t, p.Ending, "the result must be recorded before the claim is released")

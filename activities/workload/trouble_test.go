@@ -13,7 +13,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/observer"
 )
 
@@ -135,9 +135,9 @@ func TestStart_ContinuesAfterPartialStart(t *testing.T) {
 	require.Regexp(t, `: 0 of 1 pods are ready, on the way to 3 after \d+ s: pod store-0: ImagePullBackOff`,
 		app.Message())
 	half := b.state(name)
-	require.Equal(t, "3", half.annotations[workloadops.AnnotationReplicas], "the target size is stored")
-	require.Equal(t, "1", half.annotations[workloadops.AnnotationLeftAt])
-	require.NotContains(t, half.annotations, workloadops.AnnotationClaimedBy)
+	require.Equal(t, "3", half.annotations[workload.AnnotationReplicas], "the target size is stored")
+	require.Equal(t, "1", half.annotations[workload.AnnotationLeftAt])
+	require.NotContains(t, half.annotations, workload.AnnotationClaimedBy)
 
 	// A user corrects the image. The pod of the bad template remains, because the StatefulSet waits for it in order.
 	// START removes it.
@@ -149,8 +149,8 @@ func TestStart_ContinuesAfterPartialStart(t *testing.T) {
 	require.Equal(t, "started: 3 of 3 pods are ready", result.Message)
 	require.Equal(t, int32(1), *result.FromReplicas)
 	after := b.state(name)
-	require.NotContains(t, after.annotations, workloadops.AnnotationReplicas)
-	require.NotContains(t, after.annotations, workloadops.AnnotationLeftAt)
+	require.NotContains(t, after.annotations, workload.AnnotationReplicas)
+	require.NotContains(t, after.annotations, workload.AnnotationLeftAt)
 }
 
 // The restart begins with pods that are not ready. They are replaced first, since they are unavailable anyway, and

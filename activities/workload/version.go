@@ -8,8 +8,8 @@ import (
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // noVersions is the refusal of a worker without Options.Packages.
@@ -18,7 +18,7 @@ const noVersions = "this party's worker does not deploy packages and builds"
 // withVersion is a copy of a pod template with a version in it, a code package or an image; a template that already has
 // the version is copied unchanged. A package that is not fetched yet, whose query is recorded with the future release,
 // is set without the query: that is for a dry run.
-func (a *Activities) withVersion(ctx context.Context, w catalog.Workload, v workloadops.Version,
+func (a *Activities) withVersion(ctx context.Context, w catalog.Workload, v operation.Version,
 	template map[string]any) (map[string]any, error) {
 	copied := (&unstructured.Unstructured{Object: template}).DeepCopy().Object
 	if v.PresentIn(copied) {
@@ -48,7 +48,7 @@ func (a *Activities) withVersion(ctx context.Context, w catalog.Workload, v work
 
 // versionRefusal returns the reason why a version, or the order that would build it, cannot reach pods of a template in
 // this namespace.
-func (a *Activities) versionRefusal(ctx context.Context, v workloadops.Version, order *build.Order, namespace string,
+func (a *Activities) versionRefusal(ctx context.Context, v operation.Version, order *build.Order, namespace string,
 	template map[string]any) (source.Refusal, error) {
 	if a.options.Packages == nil {
 		return source.Refusal{Reason: noVersions}, nil

@@ -10,9 +10,10 @@ import (
 	"go.temporal.io/api/serviceerror"
 	appsv1 "k8s.io/api/apps/v1"
 
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 var notWanted = serviceerror.NewNotFound("the activity is not running")
@@ -20,7 +21,7 @@ var notWanted = serviceerror.NewNotFound("the activity is not running")
 // A pod needs a while to become ready: the attempt must learn of it from the watch, without polling.
 func TestWatch_WakesWaitingAttempt(t *testing.T) {
 	b := newBench(t)
-	b.use(b.config, workload.Options{ListenFor: 20 * time.Second})
+	b.use(b.config, workloads.Options{ListenFor: 20 * time.Second})
 	b.deployment("order", 0, func(d *appsv1.Deployment) {
 		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/ready-after": "6s"}
 	})
@@ -72,7 +73,7 @@ func TestWatch_IsSharedByAttempts(t *testing.T) {
 // progress.
 func TestWaitingAttempt_FreesWorkerSlot(t *testing.T) {
 	b := newBench(t)
-	b.use(b.config, workload.Options{ListenFor: 3 * time.Second})
+	b.use(b.config, workloads.Options{ListenFor: 3 * time.Second})
 	b.deployment("order", 0, neverReady)
 	two := int32(2)
 	req := b.request(order, plan.Start, plan.Parallel)
@@ -96,7 +97,7 @@ func TestWaitingAttempt_FreesWorkerSlot(t *testing.T) {
 	_, err = d.attempt()
 	require.InDelta(t, 12, requireNotReady(t, err).NextRetryDelay().Seconds(), 0.5,
 		"the longer it takes, the longer the pause")
-	_, err = b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: d.req})
+	_, err = b.acts.Restore(t.Context(), operation.RestoreRequest{Request: d.req})
 	require.NoError(t, err)
-	require.NotContains(t, b.state(order).annotations, workloadops.AnnotationClaimedBy)
+	require.NotContains(t, b.state(order).annotations, workload.AnnotationClaimedBy)
 }

@@ -15,9 +15,9 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"slipway.io/slipway/execution"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/upgrade"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/workflows"
 )
 
@@ -45,7 +45,7 @@ func (h *Backend) WaitForClose(ctx context.Context, workflowID string) bool {
 
 // HolderAlive reports whether the holder of a claim still runs. Only its own engine can find out: a holder of another
 // engine counts as alive.
-func (h *Backend) HolderAlive(ctx context.Context, holder workloadops.Holder) (bool, error) {
+func (h *Backend) HolderAlive(ctx context.Context, holder workload.Holder) (bool, error) {
 	engine, err := h.Home.Engine(ctx)
 	if err != nil || holder.Engine.Differs(engine) {
 		return true, err
@@ -114,8 +114,8 @@ func (h *Backend) workflowURL(workflowID, runID string) string {
 }
 
 // WorkflowRef returns a reference to a run, with its Temporal UI page if there is one.
-func (h *Backend) WorkflowRef(workflowID, runID string) *plan.WorkflowRef {
-	return &plan.WorkflowRef{ID: workflowID, RunID: runID, URL: h.workflowURL(workflowID, runID)}
+func (h *Backend) WorkflowRef(workflowID, runID string) *audit.WorkflowRef {
+	return &audit.WorkflowRef{ID: workflowID, RunID: runID, URL: h.workflowURL(workflowID, runID)}
 }
 
 // PublishedDetails returns the details in a release's memo, which accompany its search attributes; empty if there are
@@ -159,7 +159,7 @@ func heartbeat(activity *workflowpb.PendingActivityInfo) string {
 	if len(payloads) == 0 {
 		return ""
 	}
-	var progress workloadops.Progress
+	var progress workload.Progress
 	if converter.GetDefaultDataConverter().FromPayload(payloads[0], &progress) != nil {
 		return ""
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/oapi-codegen/runtime"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -28,7 +29,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/window"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Defines values for FrontDoor.
@@ -232,7 +233,7 @@ type ExecuteResult struct {
 }
 
 // FieldChange One field that would change.
-type FieldChange = workloadops.FieldChange
+type FieldChange = workload.FieldChange
 
 // FieldProblem One problem.
 type FieldProblem = strictyaml.FieldError
@@ -1174,7 +1175,7 @@ type WaveItem struct {
 }
 
 // WorkflowRef The Temporal workflow behind a task.
-type WorkflowRef = plan.WorkflowRef
+type WorkflowRef = audit.WorkflowRef
 
 // Workload One Kubernetes object of a service.
 type Workload = catalog.Workload

@@ -11,9 +11,10 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/workflows"
 )
 
@@ -110,7 +111,7 @@ const preflightChunk = 1500
 type itemCheck struct {
 	// item is an index into the document.
 	item    int
-	request workloadops.Request
+	request operation.Request
 	// spec is the rollout that will release the workload; nil if the request does it directly.
 	spec *strategy.Spec
 }
@@ -169,7 +170,7 @@ func (x *taskStart) preflight(ctx context.Context) error {
 
 // problemsOf converts the refusals of a party to problems of items. It omits items that rollouts release: their direct
 // requests are sent for a diff only, and an execution checks the rollout instead.
-func (x *taskStart) problemsOf(order []itemCheck, refusals []workloadops.Refusal) (all []schema.FieldProblem) {
+func (x *taskStart) problemsOf(order []itemCheck, refusals []operation.Refusal) (all []schema.FieldProblem) {
 	for _, one := range refusals {
 		if at := order[one.Index]; !x.snapshot.RollsOut(at.item) {
 			all = append(all, keyFinding(at.item, one.Key, one.Reason)) // the reason names the workload
@@ -181,13 +182,13 @@ func (x *taskStart) problemsOf(order []itemCheck, refusals []workloadops.Refusal
 // itemChecks returns the checks of the task, in the document's order.
 func (x *taskStart) itemChecks() []itemCheck {
 	var all []itemCheck
-	asking := workloadops.Holder{Engine: x.engine}.String()
+	asking := workload.Holder{Engine: x.engine}.String()
 	for n, item := range x.snapshot.Document.Items {
 		var by *strategy.ServiceRollout
 		if x.snapshot.RollsOut(n) {
 			by, _ = strategy.ReadService(x.snapshot.Services[item.ServiceID]) // plan.Resolve has validated it
 		}
-		for _, request := range workloadops.Requests(x.snapshot, n) {
+		for _, request := range operation.Requests(x.snapshot, n) {
 			request.Claim = asking
 			at := itemCheck{item: n, request: request}
 			if by != nil {

@@ -17,8 +17,8 @@ import (
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // maxConcurrentCalls is the number of workflows that are queried at the same time for one task.
@@ -185,8 +185,8 @@ func (r *taskReader) showProgress(ctx context.Context, workflowID string, child 
 	}
 	for _, activity := range pending {
 		message := backend.Progress(activity)
-		if message == "" || activity.GetActivityType().GetName() != workloadops.ActivityRun &&
-			activity.GetActivityType().GetName() != workloadops.ActivityRestore {
+		if message == "" || activity.GetActivityType().GetName() != operation.ActivityRun &&
+			activity.GetActivityType().GetName() != operation.ActivityRestore {
 			continue
 		}
 		if len(running) == 1 {
@@ -215,7 +215,7 @@ func (r *taskReader) activityWorkloads(ctx context.Context, workflowID string) m
 			return found
 		}
 		scheduled := event.GetActivityTaskScheduledEventAttributes()
-		var request workloadops.Request
+		var request operation.Request
 		if scheduled != nil && converter.GetDefaultDataConverter().FromPayloads(scheduled.GetInput(), &request) == nil {
 			found[scheduled.GetActivityId()] = request.Workload.Identity()
 		}

@@ -11,10 +11,10 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // diffChunk is the number of checks per diff workflow; it keeps the answers below Temporal's limit of 2 MiB.
@@ -23,7 +23,7 @@ const diffChunk = 200
 // workloadDiff is the change that an operation would make.
 type workloadDiff struct {
 	check itemCheck
-	diff  workloadops.Diff
+	diff  operation.Diff
 }
 
 // DiffPlan answers POST /api/v1/plans/{name}/diff. It refuses what an execution would refuse, except that a live task

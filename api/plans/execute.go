@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/window"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // ExecutePlan answers POST /api/v1/plans/{name}/execute.
@@ -100,7 +100,7 @@ type taskStart struct {
 	// times are the times of this execution, in addition to the plan's.
 	times window.Times
 	// engine is the engine that the task's claims name.
-	engine workloadops.Engine
+	engine workload.Engine
 }
 
 func newTaskStart(h *Handlers, request start.Request) *taskStart {

@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/workflows"
 )
 
@@ -50,10 +50,10 @@ func (x *taskStart) rolloutFindings(at itemCheck, found rollout.PreflightResult)
 		out.refusals = append(out.refusals, keyFinding(at.item, key, refusal.Reason))
 	}
 	if found.Holder != "" {
-		holder := workloadops.ParseHolder(found.Holder)
+		holder := workload.ParseHolder(found.Holder)
 		if holder.Engine.Differs(x.engine) {
 			add(&out.refusals, fmt.Sprintf("%s is held by %s: %s", found.HeldObject, holder.NameFor(x.engine),
-				workloadops.ForeignReason(holder)))
+				workload.ForeignReason(holder)))
 		} else {
 			add(&out.warnings,
 				fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when it begins",

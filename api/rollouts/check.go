@@ -21,7 +21,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/workflows"
 )
 
@@ -47,7 +47,7 @@ func (s *rolloutStart) Check(ctx context.Context) error {
 	if s.checked = err == nil; err != nil || held == "" {
 		return err
 	}
-	return problem.Conflict.Because("%s", held).HeldBy(workloadops.ParseHolder(found.Holder).WorkflowID)
+	return problem.Conflict.Because("%s", held).HeldBy(workload.ParseHolder(found.Holder).WorkflowID)
 }
 
 // classify splits a preflight result into refusals of the rollout and warnings.
@@ -81,7 +81,7 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 	spec := s.request.Spec
 	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Shared: s.shared,
 		Subject: rollout.Subject{
-			Workload: spec.Workload(), Name: spec.Name, Claim: workloadops.Holder{Engine: engine}.String(),
+			Workload: spec.Workload(), Name: spec.Name, Claim: workload.Holder{Engine: engine}.String(),
 			DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.BudgetSeconds()}}
 	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started",
 		Summary: "can " + s.key.String() +
@@ -151,14 +151,14 @@ func (s *rolloutStart) heldBy(ctx context.Context, found *rollout.PreflightResul
 	if found.Holder == "" {
 		return "", nil
 	}
-	holder := workloadops.ParseHolder(found.Holder)
+	holder := workload.ParseHolder(found.Holder)
 	engine, err := s.Home.Engine(ctx)
 	switch {
 	case err != nil:
 		return "", err
 	case holder.Engine.Differs(engine):
 		return fmt.Sprintf("%s is held by %s: %s", found.HeldObject, holder.NameFor(engine),
-			workloadops.ForeignReason(holder)), nil
+			workload.ForeignReason(holder)), nil
 	case holder.WorkflowID == s.key.workflowID():
 		// the rollout's own claim: of the live release that is superseded, or of one that ended abnormally
 		return "", nil
@@ -187,7 +187,7 @@ func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name st
 		return "", err
 	}
 	for _, claim := range routing.Status.Holders {
-		holder := workloadops.ParseHolder(claim)
+		holder := workload.ParseHolder(claim)
 		alive, err := s.HolderAlive(ctx, holder)
 		if err != nil {
 			return "", err

@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // The pending activities are read before the workflow is queried: the workflow's status may be newer.
@@ -66,7 +66,7 @@ func TestShowRolloutProgress_ShowsStepReportedByLeg(t *testing.T) {
 	updated, ready := int32(3), int32(2)
 	beat := func(on rollout.Status) []*workflowpb.PendingActivityInfo {
 		payloads, err := converter.GetDefaultDataConverter().ToPayloads(machine.LegProgress{Status: &on,
-			Progress: workloadops.Progress{Message: "2 of 3 pods", Updated: &updated, UpdatedReady: &ready}})
+			Progress: workload.Progress{Message: "2 of 3 pods", Updated: &updated, UpdatedReady: &ready}})
 		require.NoError(t, err)
 		return []*workflowpb.PendingActivityInfo{{ActivityType: &commonpb.ActivityType{Name: machine.ActivityLeg},
 			HeartbeatDetails: payloads,

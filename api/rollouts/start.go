@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
 )
 
@@ -94,7 +94,7 @@ type rolloutStart struct {
 	// replacing means that a live release of this name is superseded.
 	replacing bool
 	// engine is the engine that the claim names.
-	engine workloadops.Engine
+	engine workload.Engine
 }
 
 // rolloutDigest is hashed to distinguish requests with the same key.

@@ -8,7 +8,7 @@ import (
 
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/stream"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -27,7 +27,7 @@ func (h *Handlers) WatchServing(c echo.Context, id schema.ServingID, _ schema.Wa
 func (h *Handlers) look(id string) func(ctx context.Context) (stream.Snapshot, error) {
 	return func(ctx context.Context) (stream.Snapshot, error) {
 		view, err := h.readServing(ctx, id)
-		var workflow *plan.WorkflowRef
+		var workflow *audit.WorkflowRef
 		if view.Operation != nil {
 			workflow = view.Operation.Workflow
 		}

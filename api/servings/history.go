@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/execution"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
@@ -62,7 +62,7 @@ func (h *Handlers) servingRelease(ctx context.Context, name string) (serving.Rel
 
 // recordedServing reads an operation from its record alone.
 func (h *Handlers) recordedServing(ctx context.Context, name string) (serving.Release, error) {
-	nothing := serving.Release{Workflow: &plan.WorkflowRef{}}
+	nothing := serving.Release{Workflow: &audit.WorkflowRef{}}
 	record, err := h.Home.GetRelease(ctx, name)
 	if err != nil {
 		return nothing, err

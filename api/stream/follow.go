@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/api/problem"
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 )
 
 // staleAfter is how long reads may fail before the readers get a "stale" event.
@@ -31,7 +31,7 @@ type Source struct {
 type Snapshot struct {
 	// Value is the complete object, as in a GET response.
 	Value    any
-	Workflow *plan.WorkflowRef
+	Workflow *audit.WorkflowRef
 	// Ended means that the release no longer changes.
 	Ended bool
 	// Unanswered is the reason why the release's workflow did not answer, so that parts of Value may be outdated; "" if
@@ -127,7 +127,7 @@ func (f *releaseFollower) publish(seen Snapshot) error {
 	return nil
 }
 
-func runOf(workflow *plan.WorkflowRef) string {
+func runOf(workflow *audit.WorkflowRef) string {
 	if workflow == nil {
 		return "none"
 	}

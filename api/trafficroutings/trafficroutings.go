@@ -21,7 +21,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Handlers implements the operations of openapi.yaml on TrafficRoutings.
@@ -65,7 +65,7 @@ func (h *Handlers) GetTrafficRouting(c echo.Context, namespace schema.Namespace,
 	return c.JSON(http.StatusOK, answer)
 }
 
-func trafficAnswer(found *v1alpha1.TrafficRouting, engine workloadops.Engine) (schema.TrafficRouting, error) {
+func trafficAnswer(found *v1alpha1.TrafficRouting, engine workload.Engine) (schema.TrafficRouting, error) {
 	answer := schema.TrafficRouting{Namespace: found.Namespace, Name: found.Name, CreatedAt: found.CreatedAt,
 		Status: schema.TrafficRoutingStatus{Phase: schema.TrafficRoutingStatusPhase(found.Status.Phase),
 			Message: found.Status.Message,
@@ -77,10 +77,10 @@ func trafficAnswer(found *v1alpha1.TrafficRouting, engine workloadops.Engine) (s
 }
 
 // holdersOf returns the workflows that hold a TrafficRouting, with their engine if it is another one.
-func holdersOf(found *v1alpha1.TrafficRouting, engine workloadops.Engine) []string {
+func holdersOf(found *v1alpha1.TrafficRouting, engine workload.Engine) []string {
 	holders := []string{}
 	for _, claim := range found.Status.Holders {
-		holders = append(holders, workloadops.ParseHolder(claim).NameFor(engine))
+		holders = append(holders, workload.ParseHolder(claim).NameFor(engine))
 	}
 	return holders
 }
@@ -190,7 +190,7 @@ func (h *Handlers) liveHolders(c echo.Context, found *v1alpha1.TrafficRouting) (
 	}
 	var living []string
 	for _, claim := range found.Status.Holders {
-		holder := workloadops.ParseHolder(claim)
+		holder := workload.ParseHolder(claim)
 		alive, err := h.HolderAlive(c.Request().Context(), holder)
 		if err != nil {
 			return nil, err

@@ -9,7 +9,7 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 
-	"slipway.io/slipway/release/gate/hold"
+	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 

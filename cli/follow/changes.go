@@ -9,7 +9,6 @@ import (
 
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/audit"
-	"slipway.io/slipway/release/plan"
 )
 
 // Change is one line about a change of a release, with its time.
@@ -58,7 +57,7 @@ func decision(d audit.Entry) string {
 }
 
 // Footer returns the lines below the drawing of a release: the actors' requests, and the workflow.
-func Footer(title string, sent []audit.Entry, workflow *plan.WorkflowRef) []render.Line {
+func Footer(title string, sent []audit.Entry, workflow *audit.WorkflowRef) []render.Line {
 	var lines []render.Line
 	if len(sent) > 0 {
 		lines = append(lines, render.Line{}, render.Line{{Text: title}})

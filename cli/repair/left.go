@@ -22,7 +22,6 @@ import (
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
-	claims "slipway.io/slipway/release/workloadops"
 )
 
 // leftovers is what an unfinished rollout has left on a workload.
@@ -37,12 +36,12 @@ type leftovers struct {
 	edited bool
 }
 
-func (l leftovers) holder() string { return claims.ParseHolder(l.claim).WorkflowID }
+func (l leftovers) holder() string { return workload.ParseHolder(l.claim).WorkflowID }
 
 // checkIdentity returns an error if the rollout is another one, or another engine's, than the user named: it may still
 // be running, which the repair cannot detect.
 func (l leftovers) checkIdentity(o options) error {
-	holder := claims.ParseHolder(cmp.Or(l.claim, l.saved.Claim))
+	holder := workload.ParseHolder(cmp.Or(l.claim, l.saved.Claim))
 	if engine := holder.Engine; engine.UID != "" && engine.Name != o.engine {
 		return fmt.Errorf("%s: its rollout belongs to engine %s, not to engine %s: stop it there; if that engine no "+
 			"longer works on it, "+
@@ -74,11 +73,11 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 		return l, fmt.Errorf("cannot read %s: %w", w, err)
 	}
 	annotations := object.GetAnnotations()
-	l.claim = annotations[claims.AnnotationClaimedBy]
+	l.claim = annotations[workload.AnnotationClaimedBy]
 	text := rollout.SavedOn(object.GetLabels(), annotations)
 	there := text != ""
 	switch {
-	case !there && annotations[claims.AnnotationRollout] != "":
+	case !there && annotations[workload.AnnotationRollout] != "":
 		return l, nothingToRepairError(fmt.Sprintf(
 			"%s has only annotations of an earlier release, restored by kubectl rollout undo: there is "+
 				"nothing to repair, and the next release removes them", w))
@@ -93,7 +92,7 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 	if err != nil {
 		return l, fmt.Errorf("%s: cannot read its annotation %s (%w): restore the workload manually, following its "+
 			"annotation %s",
-			w, claims.AnnotationRollout, err, rollout.AnnotationRecover)
+			w, workload.AnnotationRollout, err, rollout.AnnotationRecover)
 	}
 	l.saved = *saved
 	l.live, _, _ = unstructured.NestedMap(object.Object, "spec", "template")

@@ -17,7 +17,6 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
-	claims "slipway.io/slipway/release/workloadops"
 )
 
 const long = `Finish or undo a rollout that stopped halfway: move all pods, Services, routes and autoscalers of a
@@ -131,7 +130,7 @@ func describe(a *app.App, w leftovers, moves []rollout.FinalMove, to rollout.Sid
 			"restoring it\n")
 	} else {
 		a.Printf(a.Out, "workflow %s holds it\n", render.OneLine(w.holder()))
-		if engine := claims.ParseHolder(w.claim).Engine; engine.UID != "" {
+		if engine := workload.ParseHolder(w.claim).Engine; engine.UID != "" {
 			a.Printf(a.Out, "its engine is %s\n", render.OneLine(engine.Name))
 		}
 		a.Printf(a.Err, "If it is still running, stop it first: slipway rollout stop %s; or terminate it in "+

@@ -24,7 +24,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	claims "slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 var webWorkload = catalog.Workload{Namespace: "shop",
@@ -43,7 +43,7 @@ func leftSaved() rollout.Saved {
 func leftOn(annotations map[string]any) *tools {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": map[string]any{"name": "web", "namespace": "shop", "annotations": annotations,
-			"labels": map[string]any{claims.LabelRollout: "true"}},
+			"labels": map[string]any{workload.LabelRollout: "true"}},
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{}}}}}}
 	return &tools{objects: fake.NewSimpleDynamicClient(runtime.NewScheme(), object), close: func() {}}
 }
@@ -108,8 +108,8 @@ func TestRepair_UsesOrderOfFinalising(t *testing.T) {
 		&failure.Error{Kind: failure.NotReady, Message: "3 of 10 pods are ready", RetryAfter: 2 * time.Second},
 		&failure.Error{Kind: failure.NotReady, Message: "3 of 10 pods are ready", RetryAfter: 2 * time.Second},
 	}}}
-	tools := leftOn(map[string]any{claims.AnnotationRollout: leftSaved().String(),
-		claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1"})
+	tools := leftOn(map[string]any{workload.AnnotationRollout: leftSaved().String(),
+		workload.AnnotationClaimedBy: "rollout/default/shop/web@run-1"})
 	s, err := repaired(t, tools, h, "", options{to: "stable", yes: true})
 	require.NoError(t, err)
 	want := append(append([]string{}, backOrder[:3]...),
@@ -149,7 +149,7 @@ Deployment shop/web runs only the stable version; nothing of the rollout is left
 func TestRepair_OfFrozenSplit_UsesSavedClaim(t *testing.T) {
 	t.Parallel()
 	h := &recorded{}
-	_, err := repaired(t, leftOn(map[string]any{claims.AnnotationRollout: leftSaved().String()}), h, "y\n",
+	_, err := repaired(t, leftOn(map[string]any{workload.AnnotationRollout: leftSaved().String()}), h, "y\n",
 		options{to: "stable"})
 	require.NoError(t, err)
 	require.Equal(t, "rollout/default/shop/web@run-1", h.claims[0], "the routes of a frozen split still have its claim")
@@ -158,7 +158,7 @@ func TestRepair_OfFrozenSplit_UsesSavedClaim(t *testing.T) {
 
 func TestRepair_ChangesNothing(t *testing.T) {
 	t.Parallel()
-	carrying := map[string]any{claims.AnnotationRollout: leftSaved().String()}
+	carrying := map[string]any{workload.AnnotationRollout: leftSaved().String()}
 	cases := map[string]struct {
 		reason      string
 		annotations map[string]any
@@ -170,32 +170,32 @@ func TestRepair_ChangesNothing(t *testing.T) {
 		"Nothing": {"A workload without a rollout is not changed.", nil, "", options{to: "stable", yes: true},
 			app.ExitStopped,
 			"has no unfinished rollout"},
-		"Other": {"A plan's operation is not a rollout.", map[string]any{claims.AnnotationClaimedBy: "task/x/1-2@r"},
+		"Other": {"A plan's operation is not a rollout.", map[string]any{workload.AnnotationClaimedBy: "task/x/1-2@r"},
 			"",
 			options{to: "stable", yes: true}, app.ExitStopped, "held by task/x/1-2, which is not a rollout"},
 		"OtherEngine": {"Another engine's release may still be running.",
-			map[string]any{claims.AnnotationRollout: leftSaved().String(),
-				claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1@blue/uid-b"}, "",
+			map[string]any{workload.AnnotationRollout: leftSaved().String(),
+				workload.AnnotationClaimedBy: "rollout/default/shop/web@run-1@blue/uid-b"}, "",
 			options{to: "stable", yes: true}, app.ExitFailure,
 			"belongs to engine blue, not to engine slipway: stop it there; if that engine no longer works on it, use " +
 				"--engine blue"},
 		"OtherEngineFrozen": {"So may its frozen rollout be in use.",
-			map[string]any{claims.AnnotationRollout: strings.Replace(leftSaved().String(), "@run-1", "@run-1@blue/uid-b",
+			map[string]any{workload.AnnotationRollout: strings.Replace(leftSaved().String(), "@run-1", "@run-1@blue/uid-b",
 				1)},
 			"", options{to: "stable", yes: true}, app.ExitFailure, "belongs to engine blue"},
 		"OtherRollout": {"A rollout with another name must be named.",
-			map[string]any{claims.AnnotationRollout: strings.Replace(leftSaved().String(), `"web"`, `"web-v2"`, 1)},
+			map[string]any{workload.AnnotationRollout: strings.Replace(leftSaved().String(), `"web"`, `"web-v2"`, 1)},
 			"", options{to: "stable", yes: true}, app.ExitFailure,
 			"its rollout is web-v2, not web: to repair that rollout, use --rollout web-v2"},
 		"Forged": {"A manipulated annotation is rejected.",
-			map[string]any{claims.AnnotationRollout: strings.Replace(leftSaved().String(), `"style"`,
+			map[string]any{workload.AnnotationRollout: strings.Replace(leftSaved().String(), `"style"`,
 				`"settings":{"/spec/template":{}},"style"`, 1)}, "", options{to: "stable", yes: true}, app.ExitFailure,
 			"another client has added /spec/template, which no rollout of a Deployment borrows"},
 		"DryRun": {"A dry run only prints the steps.", carrying, "", options{to: "stable", dryRun: true}, app.ExitOK,
 			""},
 		"No":       {"The user declined.", carrying, "n\n", options{to: "stable"}, app.ExitFailure, ""},
 		"NoAnswer": {"Without an answer nothing is changed.", carrying, "", options{to: "stable"}, app.ExitFailure, ""},
-		"Malformed": {"An unreadable annotation is an error.", map[string]any{claims.AnnotationRollout: "{"}, "",
+		"Malformed": {"An unreadable annotation is an error.", map[string]any{workload.AnnotationRollout: "{"}, "",
 			options{to: "stable", yes: true}, app.ExitFailure, "cannot read"},
 	}
 	for name, c := range cases {
@@ -226,9 +226,9 @@ func TestRepair_AcceptsNamedEngineAndRollout(t *testing.T) {
 		"its engine is named":     {to: "stable", yes: true, engine: "blue", rollout: "web-v2"},
 		"the same with a dry run": {to: "stable", dryRun: true, engine: "blue", rollout: "web-v2"},
 	} {
-		_, err := repaired(t, leftOn(map[string]any{claims.AnnotationRollout: strings.Replace(leftSaved().String(),
+		_, err := repaired(t, leftOn(map[string]any{workload.AnnotationRollout: strings.Replace(leftSaved().String(),
 			`"web"`, `"web-v2"`, 1),
-			claims.AnnotationClaimedBy: "rollout/default/shop/web-v2@run-1@blue/uid-b"}), &recorded{}, "", o)
+			workload.AnnotationClaimedBy: "rollout/default/shop/web-v2@run-1@blue/uid-b"}), &recorded{}, "", o)
 		require.NoError(t, err, reason)
 	}
 }
@@ -237,7 +237,7 @@ func TestRepair_Stops_AtPermanentFailure(t *testing.T) {
 	t.Parallel()
 	h := &recorded{answers: map[string][]error{"ResumeWorkload to stable": {failure.New(failure.WorkloadFailed,
 		"pod web-1: ImagePullBackOff")}}}
-	_, err := repaired(t, leftOn(map[string]any{claims.AnnotationRollout: leftSaved().String()}), h, "",
+	_, err := repaired(t, leftOn(map[string]any{workload.AnnotationRollout: leftSaved().String()}), h, "",
 		options{to: "stable", yes: true})
 	require.EqualError(t, err, "pod web-1: ImagePullBackOff")
 	require.Equal(t, backOrder[:3], h.calls, "no further step is executed")
@@ -247,13 +247,13 @@ func TestRepair_Stops_AtPermanentFailure(t *testing.T) {
 // repair.
 func TestRepair_IgnoresAnnotations_RestoredByKubectlUndo(t *testing.T) {
 	t.Parallel()
-	api := leftOn(map[string]any{claims.AnnotationRollout: leftSaved().String(),
-		claims.AnnotationClaimedBy: leftSaved().Claim})
+	api := leftOn(map[string]any{workload.AnnotationRollout: leftSaved().String(),
+		workload.AnnotationClaimedBy: leftSaved().Claim})
 	object, err := api.objects.Resource(webWorkload.WorkloadRef.Lookup().Resource).Namespace("shop").Get(t.Context(),
 		"web", metav1.GetOptions{})
 	require.NoError(t, err)
 	object.SetLabels(
-		map[string]string{claims.LabelRollout: rollout.Saved{Claim: "rollout/default/shop/web@run-2"}.Mark()})
+		map[string]string{workload.LabelRollout: rollout.Saved{Claim: "rollout/default/shop/web@run-2"}.Mark()})
 	_, err = api.objects.Resource(webWorkload.WorkloadRef.Lookup().Resource).Namespace("shop").Update(t.Context(), object,
 		metav1.UpdateOptions{})
 	require.NoError(t, err)

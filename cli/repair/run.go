@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/traffic"
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
@@ -23,7 +23,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	claims "slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // activities are the activities of a party's worker, called directly instead of by Temporal.
@@ -146,7 +146,7 @@ func (r *repairer) run(ctx context.Context, moves []rollout.FinalMove) error {
 
 // ownClaim returns a claim that no workflow has. An engine may take it over.
 func ownClaim(w catalog.Workload) string {
-	return claims.Holder{WorkflowID: "repair/" + w.Namespace + "/" + w.WorkloadRef.Name,
+	return workload.Holder{WorkflowID: "repair/" + w.Namespace + "/" + w.WorkloadRef.Name,
 		RunID: uuid.NewString()}.String()
 }
 
@@ -254,7 +254,7 @@ type tools struct {
 
 // workerActivities combines the activities for workloads and for traffic.
 type workerActivities struct {
-	*workload.Activities
+	*workloads.Activities
 	traffic *traffic.Activities
 }
 
@@ -278,7 +278,7 @@ func newTools(config *rest.Config) (*tools, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods := workload.New(typed, objects, workload.Options{Repairing: true, Logger: log})
+	pods := workloads.New(typed, objects, workloads.Options{Repairing: true, Logger: log})
 	return &tools{objects: objects, activities: workerActivities{Activities: pods, traffic: routes}, close: pods.Stop},
 		nil
 }

@@ -20,12 +20,12 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
 )
 
 type homeStore interface {
-	Engine(ctx context.Context) (workloadops.Engine, error)
+	Engine(ctx context.Context) (workload.Engine, error)
 	NamespaceLabels(ctx context.Context, namespace string) (map[string]string, error)
 	GuardRollout(ctx context.Context, read *v1beta1.Rollout, engine string) error
 	AnnotateRollout(ctx context.Context, read *v1beta1.Rollout, key, value string) error

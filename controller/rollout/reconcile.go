@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // fieldManager owns the fields that the controller writes.
@@ -76,7 +76,7 @@ const namespaceTTL = time.Minute
 
 // ours reports whether this engine manages an object. An object without an engine is any engine's, unless its namespace
 // names another one.
-func (c *Controller) ours(ctx context.Context, engine workloadops.Engine, r *v1beta1.Rollout) (bool, error) {
+func (c *Controller) ours(ctx context.Context, engine workload.Engine, r *v1beta1.Rollout) (bool, error) {
 	ours, named := kruise.Manages(engine, r)
 	if named {
 		return ours, nil
@@ -89,7 +89,7 @@ func (c *Controller) ours(ctx context.Context, engine workloadops.Engine, r *v1b
 
 // act executes one action. The process may die before and after it.
 func (c *Controller) act(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction,
-	engine workloadops.Engine) error {
+	engine workload.Engine) error {
 	what := string(next.Kind)
 	if next.Status != nil {
 		what += string(next.Status.Phase)
@@ -103,7 +103,7 @@ func (c *Controller) act(ctx context.Context, r *v1beta1.Rollout, next kruise.Ne
 }
 
 func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction,
-	engine workloadops.Engine) error {
+	engine workload.Engine) error {
 	switch next.Kind {
 	case kruise.DoAddFinalizer:
 		return c.home.GuardRollout(ctx, r, kruise.EngineText(engine))

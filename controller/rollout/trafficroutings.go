@@ -14,12 +14,12 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
 )
 
 type trafficStore interface {
-	Engine(ctx context.Context) (workloadops.Engine, error)
+	Engine(ctx context.Context) (workload.Engine, error)
 	SetTrafficStatus(ctx context.Context, t *v1alpha1.TrafficRouting) error
 	FreeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error
 }
@@ -92,7 +92,7 @@ func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) 
 	t := *found.TrafficRouting // a copy: the cached object must not be modified
 	var holders []string
 	for _, claim := range t.Status.Holders {
-		holders = append(holders, workloadops.ParseHolder(claim).NameFor(engine))
+		holders = append(holders, workload.ParseHolder(claim).NameFor(engine))
 	}
 	next := trafficrouting.Decide(&t, strings.Join(holders, ", "))
 	if !next.WriteStatus && !next.RemoveFinalizers {

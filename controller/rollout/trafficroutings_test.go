@@ -15,14 +15,14 @@ import (
 
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // trafficHome records writes.
 type trafficHome struct{ written chan v1alpha1.TrafficRouting }
 
-func (trafficHome) Engine(context.Context) (workloadops.Engine, error) {
-	return workloadops.Engine{}, nil
+func (trafficHome) Engine(context.Context) (workload.Engine, error) {
+	return workload.Engine{}, nil
 }
 
 func (h trafficHome) SetTrafficStatus(_ context.Context, t *v1alpha1.TrafficRouting) error {

@@ -24,12 +24,12 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/workflows"
 )
 
 type homeStore interface {
-	Engine(ctx context.Context) (workloadops.Engine, error)
+	Engine(ctx context.Context) (workload.Engine, error)
 	GetServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error)
 	GuardServing(ctx context.Context, kd *kuscia.KusciaDeployment, guarded bool) error
 	UpdateServingStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error

@@ -16,7 +16,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // fakeHome has the AppImage "app" and every party but mallory. It counts writes of a status.
@@ -34,8 +34,8 @@ func (*fakeHome) GetAppImage(_ context.Context, name string) (*kuscia.AppImage, 
 			Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{Name: "main"}}}}}}}, nil
 }
 
-func (*fakeHome) Engine(context.Context) (workloadops.Engine, error) {
-	return workloadops.Engine{UID: "uid-a", Name: "a"}, nil
+func (*fakeHome) Engine(context.Context) (workload.Engine, error) {
+	return workload.Engine{UID: "uid-a", Name: "a"}, nil
 }
 
 func (*fakeHome) Queue(_ context.Context, domain string) (string, bool, error) {

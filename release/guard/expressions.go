@@ -8,10 +8,10 @@ import (
 
 	"slipway.io/slipway/release/cel"
 	"slipway.io/slipway/release/gate"
-	"slipway.io/slipway/release/gate/hold"
+	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 var (
@@ -40,7 +40,7 @@ func notOneOf(identities []string) string {
 func (k kind) borrowed() string {
 	names := []string{rollout.AnnotationRestore, traffic.AnnotationPlaces}
 	if k.workload != nil {
-		names = []string{workloadops.AnnotationRollout, workloadops.AnnotationOriginal}
+		names = []string{workload.AnnotationRollout, workload.AnnotationOriginal}
 	}
 	var texts []string
 	for _, name := range names {
@@ -96,7 +96,7 @@ var markVariables = []admission.Variable{
 		"].map(p, p[0].filter(k, k.startsWith('" + hold.Prefix + "') && p[0][?k] != p[1][?k] && !(" + written +
 		")) + p[1].filter(k, k.startsWith('" + hold.Prefix + "') && !(k in p[0]) && !(" + written +
 		"))).map(l, l.join(', ')).filter(t, t != '')"},
-	{Name: "holder", Expression: cel.Annotation("oldObject", workloadops.AnnotationClaimedBy) + ".orValue(" +
+	{Name: "holder", Expression: cel.Annotation("oldObject", workload.AnnotationClaimedBy) + ".orValue(" +
 		cel.Annotation("oldObject", rollout.AnnotationHeldBy) + ".orValue('a frozen rollout')).split('@')[0]"},
 }
 

@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"slipway.io/slipway/release/gate/hold"
+	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-//go:generate go run ./generate ../../deploy/guard/policies.yaml
+//go:generate go run ./generate ../../deploy
 
 const (
 	// DefaultName is the default prefix of the policies' names.

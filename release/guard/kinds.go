@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"slipway.io/slipway/release/gate/hold"
+	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/workload"

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/gate"
-	"slipway.io/slipway/release/gate/hold"
+	"slipway.io/slipway/release/hold"
 )
 
 // The timeouts of the gate's webhooks in seconds: where they fail closed, and where they fail open.

@@ -9,7 +9,7 @@ import (
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/jsonpatch"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // MarkPatch returns the JSON merge patch that marks a workload as named by a Rollout.
@@ -26,7 +26,7 @@ func UnholdPatch(w *Workload, removeMarks bool, object *unstructured.Unstructure
 	ops := []jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion", w.ResourceVersion)}
 	for _, pointer := range slices.Sorted(maps.Keys(w.Held)) {
 		switch value := w.Held[pointer]; {
-		case !workloadops.AbsentJSON(value):
+		case !workload.AbsentJSON(value):
 			ops = append(ops, jsonpatch.Add(pointer, value))
 		default:
 			if path, there := removalPath(object.Object, pointer); there {

@@ -19,7 +19,6 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // KeyRolloutID is the label or annotation by which a client numbers a workload's releases.
@@ -56,7 +55,7 @@ type Workload struct {
 func ReadWorkload(o *unstructured.Unstructured) *Workload {
 	annotations := o.GetAnnotations()
 	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()},
-		By: annotations[gate.AnnotationBy], Claim: annotations[workloadops.AnnotationClaimedBy]}
+		By: annotations[gate.AnnotationBy], Claim: annotations[workload.AnnotationClaimedBy]}
 	w.ObjectMeta = metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
 		ResourceVersion: o.GetResourceVersion(),
 		Generation:      o.GetGeneration(), DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}

@@ -55,7 +55,7 @@ func sampleTask() (Task, Snapshot) {
 		},
 		History: []audit.Entry{{At: *at(5), Actor: "ann", Via: "cli", Verb: VerbPause, Reason: "lunch",
 			Outcome: audit.Accepted, Message: "pausing"}},
-		Workflow: &WorkflowRef{ID: "task/t-1", URL: "http://127.0.0.1:8233/x"},
+		Workflow: &audit.WorkflowRef{ID: "task/t-1", URL: "http://127.0.0.1:8233/x"},
 	}
 	snap := Snapshot{Task: "t-1", Plan: "shop", Services: testCatalogue(), Document: Document{Items: []Item{
 		{ServiceID: "222", Priority: 2, Deployment: Start, ContainerExecMethod: Sequential, DeployLabel: "back"},
@@ -310,7 +310,7 @@ func markdown(t require.TestingT, r Report) string {
 // rolledOut returns a task whose only service was released by a rollout that was rolled back.
 func rolledOut() (Task, RolloutReport) {
 	view := RolloutStatus{Party: "default", Namespace: "shop", Name: "mail", Record: "rollout-mail-1",
-		Phase: RolloutRolledBack, Steps: 2}
+		Phase: rolloutRolledBack, Steps: 2}
 	task := Task{ID: "t-1", State: TaskFailed, StartedAt: at(1), FinishedAt: at(9), Services: []ServiceStatus{{
 		ServiceID: "444", Deployment: HTTPUploadDeploy, State: ItemFailed, RollOut: true, StartedAt: at(1),
 		FinishedAt: at(9),
@@ -360,7 +360,7 @@ func TestReverse_NotesUncertainRollouts(t *testing.T) {
 		rollout *RolloutStatus
 		notes   []string
 	}{
-		"RolledBack": {"all pods have the stable version", ItemFailed, &RolloutStatus{Phase: RolloutRolledBack},
+		"RolledBack": {"all pods have the stable version", ItemFailed, &RolloutStatus{Phase: rolloutRolledBack},
 			[]string{nothing}},
 		"NeverBegun": {"a rollout that was refused has written nothing", ItemFailed, nil, []string{nothing}},
 		"Terminated": {"a rollout whose workflow was terminated may have left changes", ItemFailed,

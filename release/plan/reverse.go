@@ -115,7 +115,7 @@ func untouched(status ServiceStatus, w WorkloadStatus) bool {
 	case w.State != ItemFailed:
 		return false
 	case w.Rollout != nil:
-		return w.Rollout.Phase == RolloutRolledBack
+		return w.Rollout.Phase == rolloutRolledBack
 	}
 	return status.RollOut
 }

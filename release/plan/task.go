@@ -75,8 +75,8 @@ type Task struct {
 	// History is the history of commands, oldest first.
 	History []audit.Entry `json:"history,omitempty"`
 	// Interruptions are the times in which a system failure interrupted the task, with the reasons, oldest first.
-	Interruptions []Interruption `json:"interruptions,omitempty"`
-	Workflow      *WorkflowRef   `json:"workflow,omitempty"`
+	Interruptions []Interruption     `json:"interruptions,omitempty"`
+	Workflow      *audit.WorkflowRef `json:"workflow,omitempty"`
 }
 
 // ServiceStatus is the status of one service in a task.
@@ -169,8 +169,8 @@ type RolloutWait struct {
 	Message string     `json:"message"`
 }
 
-// RolloutRolledBack is the phase of a rollout that has restored the stable version.
-const RolloutRolledBack = "RolledBack"
+// rolloutRolledBack is the phase of a rollout that has restored the stable version (rollout.PhaseRolledBack).
+const rolloutRolledBack = "RolledBack"
 
 // String returns its name for messages: "rollout shop/order".
 func (r RolloutStatus) String() string {
@@ -219,13 +219,6 @@ func (t Task) Packages() []string {
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(sha256 string) bool { return sha256 == "" })
-}
-
-// WorkflowRef points at the Temporal workflow behind a release.
-type WorkflowRef struct {
-	ID    string `json:"id"`
-	RunID string `json:"runId,omitempty"`
-	URL   string `json:"url,omitempty"`
 }
 
 // Interruption is a time in which a system failure interrupted a task.

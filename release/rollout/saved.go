@@ -14,11 +14,10 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // The annotations that a rollout writes on objects, in addition to AnnotationClaimedBy, LabelClaimed and
-// AnnotationRollout of release/workloadops.
+// AnnotationRollout of release/workload.
 const (
 	// AnnotationRecover is on the workload as long as AnnotationRollout: how an operator restores the workload with plain
 	// kubectl commands.
@@ -116,7 +115,7 @@ type SettledState struct {
 // workload's, without absent fields.
 func (r SettledState) ChangedFields(live map[string]json.RawMessage) (paths []string) {
 	for _, path := range slices.Sorted(maps.Keys(r.Settings)) {
-		if !workloadops.SameJSON(r.Settings[path], live[path]) {
+		if !workload.SameJSON(r.Settings[path], live[path]) {
 			paths = append(paths, path)
 		}
 	}
@@ -134,7 +133,7 @@ func (r SettledState) UnblocksController(disturbed []string, edited bool) bool {
 	return edited || len(disturbed) > 0
 }
 
-// ParseSaved reads the value of workloadops.AnnotationRollout.
+// ParseSaved reads the value of operation.AnnotationRollout.
 func ParseSaved(text string) (*Saved, error) {
 	var s Saved
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -143,26 +142,26 @@ func ParseSaved(text string) (*Saved, error) {
 	return &s, nil
 }
 
-// SavedOn returns the value of workloadops.AnnotationRollout on a workload with these labels and annotations; "" if
+// SavedOn returns the value of operation.AnnotationRollout on a workload with these labels and annotations; "" if
 // nothing is saved, or if the value is a copy that kubectl rollout undo restored from a ReplicaSet. An undo keeps the
-// labels, and workloadops.LabelRollout names the release that saved something. If the claim is still that release's,
+// labels, and operation.LabelRollout names the release that saved something. If the claim is still that release's,
 // nothing was undone, and the value is returned as it is.
 func SavedOn(labels, annotations map[string]string) string {
-	text, mark := annotations[workloadops.AnnotationRollout], labels[workloadops.LabelRollout]
+	text, mark := annotations[workload.AnnotationRollout], labels[workload.LabelRollout]
 	if text == "" || mark == "" {
 		return ""
 	}
 	saved, err := ParseSaved(text)
-	if err != nil || mark == workloadops.LabelClaimedValue { // written by an earlier version of Slipway
+	if err != nil || mark == workload.LabelClaimedValue { // written by an earlier version of Slipway
 		return text
 	}
-	if mark != saved.Mark() && mark != markOf(annotations[workloadops.AnnotationClaimedBy]) {
+	if mark != saved.Mark() && mark != markOf(annotations[workload.AnnotationClaimedBy]) {
 		return ""
 	}
 	return text
 }
 
-// Mark is the value of workloadops.LabelRollout that belongs to it: a digest of the claim under which it was saved.
+// Mark is the value of operation.LabelRollout that belongs to it: a digest of the claim under which it was saved.
 func (s Saved) Mark() string { return markOf(s.Claim) }
 
 func markOf(claim string) string { return digest.Of(claim)[:16] }
@@ -294,7 +293,7 @@ func (r recovery) end() (out []string) {
 		out = append(out, r.restore(resourceAutoscalers, name))
 	}
 	labels := "slipway.io/claimed- slipway.io/rollout-"
-	annotations := []string{workloadops.AnnotationClaimedBy, AnnotationSettled, workloadops.AnnotationRollout,
+	annotations := []string{workload.AnnotationClaimedBy, AnnotationSettled, workload.AnnotationRollout,
 		AnnotationRecover}
 	if r.saved.Declared != "" {
 		labels += " " + LabelStableRevision + "-"

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // The annotation is what a release has saved only if the label names that release: kubectl rollout undo restores
@@ -23,7 +23,7 @@ func TestSavedOn_IgnoresCopyFromUndo(t *testing.T) {
 		{"our own", mark, saved(ours), ours, true},
 		{"our own, frozen: the claim was released", mark, saved(ours), "", true},
 		{"our own, which the next release rolls back", mark, saved(ours), "rollout/default/shop/web@3", true},
-		{"of an earlier version of Slipway, which names no owner", workloadops.LabelClaimedValue, saved(ours), ours,
+		{"of an earlier version of Slipway, which names no owner", workload.LabelClaimedValue, saved(ours), ours,
 			true},
 		{"an undo has restored the annotation of the previous release", mark, saved(before), before, false},
 		{"an undo has restored the annotation of a release that has released its claim", mark, saved(before), "",
@@ -34,8 +34,8 @@ func TestSavedOn_IgnoresCopyFromUndo(t *testing.T) {
 		{"it is malformed: it is returned, so that the reader reports it", mark, `{`, ours, true},
 		{"nothing is saved", mark, "", ours, false},
 	} {
-		got := rollout.SavedOn(map[string]string{workloadops.LabelRollout: c.label},
-			map[string]string{workloadops.AnnotationRollout: c.text, workloadops.AnnotationClaimedBy: c.claim})
+		got := rollout.SavedOn(map[string]string{workload.LabelRollout: c.label},
+			map[string]string{workload.AnnotationRollout: c.text, workload.AnnotationClaimedBy: c.claim})
 		want := map[bool]string{true: c.text}[c.believed]
 		require.Equal(t, want, got, c.reason)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
@@ -26,7 +25,7 @@ const (
 	PhaseProgressing Phase = "Progressing"
 	PhaseHealthy     Phase = "Healthy"
 	PhaseFailed      Phase = "Failed"
-	PhaseRolledBack  Phase = plan.RolloutRolledBack
+	PhaseRolledBack  Phase = "RolledBack"
 	PhaseCancelled   Phase = "Cancelled"
 )
 
@@ -133,20 +132,20 @@ type Status struct {
 	StableImages map[string]string `json:"stableImages,omitempty"`
 	// Package and StablePackage are the SHA-256 of the code packages of these versions, as a plan has deployed them;
 	// "": none.
-	Package              string            `json:"package,omitempty"`
-	StablePackage        string            `json:"stablePackage,omitempty"`
-	TemplateDigest       string            `json:"templateDigest,omitempty"`
-	StableTemplateDigest string            `json:"stableTemplateDigest,omitempty"`
-	Replicas             int32             `json:"replicas"`
-	CanaryReplicas       int32             `json:"canaryReplicas"`
-	CanaryReadyReplicas  int32             `json:"canaryReadyReplicas"`
-	LastUpdateTime       time.Time         `json:"lastUpdateTime"`
-	CreatedAt            time.Time         `json:"createdAt"`
-	FinishedAt           *time.Time        `json:"finishedAt,omitempty"`
-	Traffic              *TrafficStatus    `json:"traffic,omitempty"`
-	WaitingFor           *WaitingFor       `json:"waitingFor,omitempty"`
-	History              []audit.Entry     `json:"history"`
-	Workflow             *plan.WorkflowRef `json:"workflow,omitempty"`
+	Package              string             `json:"package,omitempty"`
+	StablePackage        string             `json:"stablePackage,omitempty"`
+	TemplateDigest       string             `json:"templateDigest,omitempty"`
+	StableTemplateDigest string             `json:"stableTemplateDigest,omitempty"`
+	Replicas             int32              `json:"replicas"`
+	CanaryReplicas       int32              `json:"canaryReplicas"`
+	CanaryReadyReplicas  int32              `json:"canaryReadyReplicas"`
+	LastUpdateTime       time.Time          `json:"lastUpdateTime"`
+	CreatedAt            time.Time          `json:"createdAt"`
+	FinishedAt           *time.Time         `json:"finishedAt,omitempty"`
+	Traffic              *TrafficStatus     `json:"traffic,omitempty"`
+	WaitingFor           *WaitingFor        `json:"waitingFor,omitempty"`
+	History              []audit.Entry      `json:"history"`
+	Workflow             *audit.WorkflowRef `json:"workflow,omitempty"`
 	// Paused is true if a user or the Rollout object has paused it: nothing new begins until a resume.
 	Paused bool `json:"paused,omitempty"`
 	// Frozen is true if it ended with its split left in place.

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // CreationFailure returns the condition by which the controllers of a Deployment report that they cannot create pods;
@@ -32,7 +32,7 @@ const staleConditionGrace = 10 * time.Second
 // but none of its pods. waited is the time that the step has already waited, out of deadline.
 //
 // A rule on pods does not change by itself and is refused after staleConditionGrace. A quota may become free, so the
-// failure is tolerated as long as a stuck pod: half the deadline, at most workloadops.PatienceLimit.
+// failure is tolerated as long as a stuck pod: half the deadline, at most operation.PatienceLimit.
 func CheckPodsAllowed(d *appsv1.Deployment, waited, deadline time.Duration, now time.Time) error {
 	c := CreationFailure(d)
 	if c == nil || c.Reason != "FailedCreate" {
@@ -42,7 +42,7 @@ func CheckPodsAllowed(d *appsv1.Deployment, waited, deadline time.Duration, now 
 	switch {
 	case deniedByRule(c.Message):
 	case strings.Contains(c.Message, "is forbidden"):
-		patience = max(patience, min(deadline/2, workloadops.PatienceLimit))
+		patience = max(patience, min(deadline/2, workload.PatienceLimit))
 	default: // the API server did not answer, or the failure is not a decision of the namespace
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/backoff"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/phrase"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // FieldManager is the field manager under which Slipway applies, and therefore owns, fields of a serving's objects.
@@ -29,8 +29,8 @@ const FieldManager = "slipway-serving"
 func AppliedDigest(fields map[string]any) (string, error) {
 	tree := without(fields, "status")
 	if meta := without(tree["metadata"], "uid", "resourceVersion", "creationTimestamp", "managedFields"); meta != nil {
-		meta["annotations"] = without(meta["annotations"], workloadops.AnnotationClaimedBy, AnnotationApplied)
-		meta["labels"] = without(meta["labels"], workloadops.LabelClaimed)
+		meta["annotations"] = without(meta["annotations"], workload.AnnotationClaimedBy, AnnotationApplied)
+		meta["labels"] = without(meta["labels"], workload.LabelClaimed)
 		tree["metadata"] = meta
 	}
 	if spec := without(tree["spec"], "replicas", "paused"); spec != nil {

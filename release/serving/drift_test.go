@@ -12,7 +12,7 @@ import (
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 func entry(manager, subresource, fields string, at time.Time) metav1.ManagedFieldsEntry {
@@ -126,8 +126,8 @@ func TestAppliedDigest(t *testing.T) {
 		"label": {"Slipway owns the field", func(d *appsv1.Deployment) { d.Labels["a"] = "x" }, false},
 		"size":  {"an autoscaler may set it", func(d *appsv1.Deployment) { d.Spec.Replicas = nil }, true},
 		"claim": {"each operation sets and removes it", func(d *appsv1.Deployment) {
-			d.Labels[workloadops.LabelClaimed], d.Annotations[workloadops.AnnotationClaimedBy] =
-				workloadops.LabelClaimedValue, "me"
+			d.Labels[workload.LabelClaimed], d.Annotations[workload.AnnotationClaimedBy] =
+				workload.LabelClaimedValue, "me"
 		}, true},
 		"status": {"the controller writes it", func(d *appsv1.Deployment) {
 			d.Status.Replicas, d.ResourceVersion, d.UID = 3, "7", "u"

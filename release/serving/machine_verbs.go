@@ -12,7 +12,6 @@ import (
 	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/phrase"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // Verb is a command of a user to an operation on a serving.
@@ -267,7 +266,7 @@ func (m *Machine) alternativeText() string {
 
 // gate returns the approval gate of one party in one operation.
 func (m *Machine) gate(party int) string {
-	return workloadops.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest,
+	return audit.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest,
 		strconv.Itoa(party))
 }
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Slipway's annotations on the objects of a party.
@@ -57,12 +57,12 @@ func Mark(o Objects, req PartyRequest, engine string) {
 	stamp(&d.ObjectMeta, d.Spec, token)
 	maps.Copy(d.Annotations, map[string]string{
 		AnnotationVersion: req.Version, AnnotationEngine: engine, AnnotationObjects: strings.Join(belongs, ","),
-		workloadops.AnnotationClaimedBy: req.Claim,
+		workload.AnnotationClaimedBy: req.Claim,
 	})
 	if size := d.Spec.Replicas; size != nil {
 		d.Annotations[AnnotationReplicas] = strconv.Itoa(int(*size))
 	}
-	d.Labels[workloadops.LabelClaimed] = workloadops.LabelClaimedServing
+	d.Labels[workload.LabelClaimed] = workload.LabelClaimedServing
 }
 
 // stamp records the digest of an object's content, including its labels and annotations, and the fencing token.
@@ -99,11 +99,11 @@ func OwnerOf(object metav1.Object, id, uid string) Owner {
 // operations on the same serving, which have given way, but not those of another engine, which has a serving of the
 // same name.
 func MayClaim(claim string, req PartyRequest) bool {
-	holder, id, generation := workloadops.ParseHolder(claim), req.ID, req.Generation
+	holder, id, generation := workload.ParseHolder(claim), req.ID, req.Generation
 	switch {
 	case holder.WorkflowID == "":
 		return true
-	case workloadops.IsForeign(req.Claim, claim):
+	case workload.IsForeign(req.Claim, claim):
 		return false
 	}
 	rest, ours := strings.CutPrefix(holder.WorkflowID, WorkflowPrefix(id))

@@ -9,7 +9,7 @@ import (
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 func TestMayClaim(t *testing.T) {
@@ -91,13 +91,13 @@ func TestMark(t *testing.T) {
 	require.Equal(t, req.Token(), serving.TokenOf(first.Services[0]))
 	require.Equal(t, "v1", first.Deployment.Annotations[serving.AnnotationVersion])
 	require.Equal(t, "engine", first.Deployment.Annotations[serving.AnnotationEngine])
-	require.Equal(t, req.Claim, first.Deployment.Annotations[workloadops.AnnotationClaimedBy])
-	require.Equal(t, workloadops.LabelClaimedServing, first.Deployment.Labels[workloadops.LabelClaimed])
-	rollouts, err := k8slabels.Parse(workloadops.SelectClaimed)
+	require.Equal(t, req.Claim, first.Deployment.Annotations[workload.AnnotationClaimedBy])
+	require.Equal(t, workload.LabelClaimedServing, first.Deployment.Labels[workload.LabelClaimed])
+	rollouts, err := k8slabels.Parse(workload.SelectClaimed)
 	require.NoError(t, err)
 	require.False(t, rollouts.Matches(k8slabels.Set(first.Deployment.Labels)),
 		"watches on claims of rollouts do not select it")
-	require.NotContains(t, first.Deployment.Spec.Template.Labels, workloadops.LabelClaimed, "a claim restarts no pod")
+	require.NotContains(t, first.Deployment.Spec.Template.Labels, workload.LabelClaimed, "a claim restarts no pod")
 
 	content := func(o serving.Objects) []string {
 		all := []string{o.Deployment.Annotations[serving.AnnotationContent],

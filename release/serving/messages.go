@@ -7,7 +7,7 @@ import (
 	"time"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // The activities of a party, on its own queue.
@@ -114,7 +114,7 @@ type Input struct {
 	// Continued is the state of the operation in a run that was continued as new; nil at a start.
 	Continued *Continued `json:"continued,omitempty"`
 	// Engine is the engine that runs the operation, for its claim.
-	Engine workloadops.Engine `json:"engine,omitzero"`
+	Engine workload.Engine `json:"engine,omitzero"`
 }
 
 // Continued is the state that an operation passes to its next run. No step of a party is running at that time.

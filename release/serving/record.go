@@ -3,8 +3,8 @@ package serving
 import (
 	"time"
 
+	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/plan"
 )
 
 // ReleaseState is the state of an operation on a serving, or how it ended.
@@ -101,7 +101,7 @@ type Release struct {
 	WaitingFor *kuscia.WaitingFor `json:"waitingFor,omitempty"`
 	// History lists the commands of users, oldest first; only the newest are kept.
 	History  []kuscia.AuditEntry `json:"history"`
-	Workflow *plan.WorkflowRef   `json:"workflow,omitempty"`
+	Workflow *audit.WorkflowRef  `json:"workflow,omitempty"`
 	// Record is the name of its ReleaseRecord.
 	Record string `json:"record"`
 }
@@ -122,7 +122,7 @@ func (a ReleaseRequest) Release() Release {
 		Version: in.TargetDigest, Previous: in.PreviousDigest, Parties: make([]ReleaseParty, len(in.Parties)),
 		Policy:    in.Policy.withDefaults(),
 		StartedAt: a.StartedAt, History: []kuscia.AuditEntry{},
-		Workflow: &plan.WorkflowRef{ID: a.WorkflowID, RunID: a.RunID}}
+		Workflow: &audit.WorkflowRef{ID: a.WorkflowID, RunID: a.RunID}}
 	if in.Cause != "" {
 		r.Message += ", to restore what other clients changed: " + in.Cause
 	}

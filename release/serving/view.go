@@ -8,8 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/plan"
 )
 
 // View is a serving as shown to users: its desired state, its observed state and its current operation.
@@ -76,7 +76,7 @@ type OperationView struct {
 	// newest are kept.
 	WaitingFor *kuscia.WaitingFor  `json:"waitingFor,omitempty"`
 	History    []kuscia.AuditEntry `json:"history,omitempty"`
-	Workflow   *plan.WorkflowRef   `json:"workflow,omitempty"`
+	Workflow   *audit.WorkflowRef  `json:"workflow,omitempty"`
 }
 
 // DisplayedPending is how PhasePending, which is stored as "", is shown to users.
@@ -216,7 +216,7 @@ func showOperation(op *kuscia.Operation) *OperationView {
 		Message:   op.Message,
 		StartedAt: utcTime(op.StartedAt), WaitingFor: op.WaitingFor, History: op.History}
 	if op.WorkflowID != "" {
-		view.Workflow = &plan.WorkflowRef{ID: op.WorkflowID, RunID: op.RunID}
+		view.Workflow = &audit.WorkflowRef{ID: op.WorkflowID, RunID: op.RunID}
 	}
 	return view
 }

@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // The required values of a full document.
@@ -31,10 +31,10 @@ type Document struct {
 
 // HeldByAnother returns which of the holders belongs to another engine, and what the user can do about it; "" if none
 // does.
-func HeldByAnother(holders []string, engine workloadops.Engine) string {
+func HeldByAnother(holders []string, engine workload.Engine) string {
 	for _, claim := range holders {
-		if h := workloadops.ParseHolder(claim); h.Engine.Differs(engine) {
-			return h.NameFor(engine) + ": " + workloadops.ForeignReason(h)
+		if h := workload.ParseHolder(claim); h.Engine.Differs(engine) {
+			return h.NameFor(engine) + ": " + workload.ForeignReason(h)
 		}
 	}
 	return ""

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // TrafficRoutingResource is the API resource of TrafficRoutings.
@@ -64,13 +64,13 @@ const trafficClaimPrefix = "trafficrouting/"
 
 // TrafficClaim returns the claim under which an engine writes the routes of a TrafficRouting, the same for all its
 // holders.
-func TrafficClaim(namespace, name string, engine workloadops.Engine) string {
-	return workloadops.Holder{WorkflowID: trafficClaimPrefix + namespace + "/" + name, Engine: engine}.String()
+func TrafficClaim(namespace, name string, engine workload.Engine) string {
+	return workload.Holder{WorkflowID: trafficClaimPrefix + namespace + "/" + name, Engine: engine}.String()
 }
 
 // ParseTrafficClaim parses a TrafficClaim; ok is false for any other claim.
 func ParseTrafficClaim(claim string) (namespace, name string, ok bool) {
-	rest, ok := strings.CutPrefix(workloadops.ParseHolder(claim).WorkflowID, trafficClaimPrefix)
+	rest, ok := strings.CutPrefix(workload.ParseHolder(claim).WorkflowID, trafficClaimPrefix)
 	namespace, name, found := strings.Cut(rest, "/")
 	return namespace, name, ok && found && namespace != "" && name != ""
 }

@@ -29,7 +29,7 @@ import (
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -174,7 +174,7 @@ func (s *servingFloor) collect(t *testing.T, party string) {
 	require.Len(t, deployments.Items, 1)
 	body, err := appsv1ac.ExtractDeployment(&deployments.Items[0], serving.FieldManager)
 	require.NoError(t, err)
-	body.WithAnnotations(map[string]string{workloadops.AnnotationClaimedBy: serving.WorkflowPrefix(servedProbe) + "1"})
+	body.WithAnnotations(map[string]string{workload.AnnotationClaimedBy: serving.WorkflowPrefix(servedProbe) + "1"})
 	s.deployments[party] = bodyOf(t, deploymentsResource, deployments.Items[0].Name, body)
 }
 
@@ -344,7 +344,7 @@ func (s *servingFloor) createAndWait(ctx context.Context, name string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		free := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, workloadops.AnnotationClaimedBy)
+		free := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, workload.AnnotationClaimedBy)
 		_, err := s.objects.Resource(deploymentsResource).Namespace(party).Patch(ctx, deployment, types.MergePatchType,
 			[]byte(free), metav1.PatchOptions{FieldManager: floorQueue})
 		return err

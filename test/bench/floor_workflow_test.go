@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -31,7 +31,7 @@ const (
 	progressInterval = 2 * time.Second
 )
 
-var floorState = temporal.NewSearchAttributeKeyKeyword(workloadops.SearchAttributeState)
+var floorState = temporal.NewSearchAttributeKeyKeyword(workload.SearchAttributeState)
 
 // workflows releases n Deployments, each with a workflow of one activity.
 func (f *floor) workflows(t *testing.T, e *harness.Engine, n int) {

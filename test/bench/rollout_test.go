@@ -24,7 +24,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -487,7 +487,7 @@ func waitReleased(t *testing.T, e *harness.Engine, n int, tag string) {
 func released(d *appsv1.Deployment, tag string) bool {
 	s := d.Status
 	return !strings.HasPrefix(d.Name, idlePrefix) && d.Spec.Template.Spec.Containers[0].Image == image(d.Name, tag) &&
-		d.Annotations[workloadops.AnnotationClaimedBy] == "" &&
+		d.Annotations[workload.AnnotationClaimedBy] == "" &&
 		s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == *d.Spec.Replicas &&
 		s.AvailableReplicas == *d.Spec.Replicas && s.Replicas == *d.Spec.Replicas
 }

@@ -10,7 +10,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -29,7 +29,7 @@ func TestLongSecondEngine_IsRefused_UntilFirstReleaseEnds(t *testing.T) {
 func secondEngineIsRefused(t *testing.T, first, second *harness.Engine) {
 	r := startRelease(t, first, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
 	r.waitPaused(1)
-	holder := workloadops.ParseHolder(r.claim())
+	holder := workload.ParseHolder(r.claim())
 	require.Equal(t, first.Home, holder.Engine.Name, "a claim names its engine, which is called by its namespace")
 
 	other := second.WithT(t)
@@ -46,7 +46,7 @@ func secondEngineIsRefused(t *testing.T, first, second *harness.Engine) {
 		answer = other.Call(http.MethodPost, "/api/v1/plans/restart-"+r.Apps+"/execute", "")
 		require.Equal(t, http.StatusUnprocessableEntity, answer.Status, "%s: %s", when, answer.Body)
 		require.Contains(t, string(answer.Body), "is being released by "+by, when)
-		require.Equal(t, holder, workloadops.ParseHolder(r.claim()), when)
+		require.Equal(t, holder, workload.ParseHolder(r.claim()), when)
 	}
 	refused("while it is alive")
 
@@ -69,7 +69,7 @@ func secondEngineIsRefused(t *testing.T, first, second *harness.Engine) {
 	next.Image = "app:third"
 	other.StartRollout(next)
 	other.WaitForApproval("order", 1)
-	require.Equal(t, second.Home, workloadops.ParseHolder(r.claim()).Engine.Name,
+	require.Equal(t, second.Home, workload.ParseHolder(r.claim()).Engine.Name,
 		"an ended release blocks no other engine")
 	other.MustVerb("order", "rollback", "")
 	other.WaitPhase("order", rollout.PhaseRolledBack)
@@ -114,7 +114,7 @@ func TestLongOneOfTwoEnginesReleases_WhenBothStartAtOnce(t *testing.T) {
 		}
 		return len(waiting) == 1 && len(ended) == 1
 	}, harness.Patience, harness.Tick, "one releases, the other has ended")
-	require.Equal(t, waiting[0].Home, workloadops.ParseHolder(r.claim()).Engine.Name)
+	require.Equal(t, waiting[0].Home, workload.ParseHolder(r.claim()).Engine.Name)
 	if accepted == 2 {
 		status := ended[0].Rollout("order")
 		require.Contains(t, status.Reason, "of engine "+waiting[0].Home+": only engine "+waiting[0].Home+

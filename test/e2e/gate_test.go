@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"slipway.io/slipway/release/gate"
-	"slipway.io/slipway/release/gate/hold"
+	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout/pods"

@@ -16,12 +16,12 @@ import (
 
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/activities/traffic/scriptbox"
-	"slipway.io/slipway/activities/workload"
+	workloads "slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -30,7 +30,7 @@ import (
 // process continues it.
 type abandoned struct {
 	*release
-	pods    *workload.Activities
+	pods    *workloads.Activities
 	routes  *traffic.Activities
 	subject rollout.Subject
 	moved   rollout.MoveResult
@@ -46,12 +46,12 @@ func abandon(t *testing.T, stack harness.Stack, c cell) *abandoned {
 	routes, err := traffic.New(r.Kube, objects, traffic.Options{Logger: log,
 		Sandbox: []string{r.Binary("slipway"), scriptbox.Argument}})
 	require.NoError(t, err)
-	a := &abandoned{release: r, routes: routes, pods: workload.New(r.Kube, objects, workload.Options{Logger: log})}
+	a := &abandoned{release: r, routes: routes, pods: workloads.New(r.Kube, objects, workloads.Options{Logger: log})}
 	t.Cleanup(a.pods.Stop)
 	a.subject = rollout.Subject{
 		Workload: catalog.Workload{Namespace: r.Apps, WorkloadRef: c.kind.Ref(r.rollout.Name)}, Name: r.rollout.Name,
 		DeadlineSeconds: 60,
-		Claim: workloadops.Holder{WorkflowID: rollout.WorkflowID("", r.Apps, r.rollout.Name),
+		Claim: workload.Holder{WorkflowID: rollout.WorkflowID("", r.Apps, r.rollout.Name),
 			RunID: "dead"}.String(),
 	}
 	a.begun = retryUntilReady(t, func(ctx context.Context) (rollout.BeginResult, error) {

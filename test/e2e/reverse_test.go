@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/sources"
 )
@@ -37,7 +37,7 @@ func specs(t *testing.T, e *harness.Engine, deployments, statefulSets []string) 
 	for _, name := range deployments {
 		d, err := e.Kube.AppsV1().Deployments(e.Apps).Get(context.Background(), name, metav1.GetOptions{})
 		require.NoError(t, err)
-		require.NotContains(t, d.Annotations, workloadops.AnnotationClaimedBy)
+		require.NotContains(t, d.Annotations, workload.AnnotationClaimedBy)
 		all[name] = workloadSpec{d.Spec.Template, *d.Spec.Replicas, d.Spec.Strategy}
 	}
 	for _, name := range statefulSets {
@@ -46,7 +46,7 @@ func specs(t *testing.T, e *harness.Engine, deployments, statefulSets []string) 
 		all[name] = workloadSpec{s.Spec.Template, *s.Spec.Replicas, s.Spec.UpdateStrategy}
 	}
 	for name, spec := range all {
-		delete(spec.Template.Annotations, workloadops.AnnotationRestartedBy)
+		delete(spec.Template.Annotations, workload.AnnotationRestartedBy)
 		if len(spec.Template.Annotations) == 0 {
 			spec.Template.Annotations = nil
 		}
@@ -166,7 +166,7 @@ func requireDiff(t *testing.T, e *harness.Engine, name string, now map[string]wo
 			require.Equal(t, sizes, fmt.Sprintf("%d to %d, replaces %d", *w.FromReplicas, *w.ToReplicas, w.Pods),
 				"%s: %s", w.Name, a.Body)
 			if field != "" {
-				require.True(t, slices.ContainsFunc(w.Template, func(f workloadops.FieldChange) bool {
+				require.True(t, slices.ContainsFunc(w.Template, func(f workload.FieldChange) bool {
 					return f.Field+": "+f.To == field
 				}), "%s: %s", w.Name, a.Body)
 			}

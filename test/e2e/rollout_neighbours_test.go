@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -94,7 +94,7 @@ func TestRolloutTakesOverStaleClaim_AfterKubectlUndo(t *testing.T) {
 	r.requirePromoted()
 	r.watch.ForeignChange(t)
 	r.TryKubectl("-n", r.Apps, "rollout", "undo", "deployment/"+r.rollout.Name)
-	require.Contains(t, r.object().GetAnnotations(), workloadops.AnnotationClaimedBy, "the undo restores the old claim")
+	require.Contains(t, r.object().GetAnnotations(), workload.AnnotationClaimedBy, "the undo restores the old claim")
 	r.watch.WaitSettled(t)
 	r.StartRollout(r.rollout)
 	r.waitPaused(1)

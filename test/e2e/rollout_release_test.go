@@ -9,7 +9,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/kruise"
 	"slipway.io/slipway/test/observer"
@@ -185,7 +185,7 @@ func (r *release) requireRestored(end observer.End) {
 
 // claim returns the holder of the workload, "" if there is none.
 func (r *release) claim() string {
-	return r.object().GetAnnotations()[workloadops.AnnotationClaimedBy]
+	return r.object().GetAnnotations()[workload.AnnotationClaimedBy]
 }
 
 func (r *release) object() *unstructured.Unstructured {

@@ -22,7 +22,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -119,7 +119,7 @@ func (r *release) borrowedObjects() (found []borrowedObject) {
 	r.t.Helper()
 	for _, kind := range watchedKinds {
 		list, err := r.Dynamic(r.t).Resource(kind).Namespace(r.Apps).List(context.Background(),
-			metav1.ListOptions{LabelSelector: workloadops.SelectClaimed})
+			metav1.ListOptions{LabelSelector: workload.SelectClaimed})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -407,7 +407,7 @@ func valueOf(o *unstructured.Unstructured, field string) any {
 		value, _, _ := unstructured.NestedFieldCopy(o.Object, strings.Split(strings.TrimPrefix(field, "/"), "/")...)
 		return value
 	}
-	if _, claimed := o.GetLabels()[workloadops.LabelClaimed]; !claimed {
+	if _, claimed := o.GetLabels()[workload.LabelClaimed]; !claimed {
 		return nil
 	}
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")

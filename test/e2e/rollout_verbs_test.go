@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
 )
@@ -120,7 +120,7 @@ func stopFrozen(t *testing.T, e *harness.Engine, c cell) *release {
 	require.True(t, status.Frozen)
 	r.watch.MarkPaused(t, 2)
 	require.Empty(t, r.claim(), "the claim is released")
-	require.Contains(t, r.object().GetAnnotations(), workloadops.AnnotationRollout, "the saved state stays")
+	require.Contains(t, r.object().GetAnnotations(), workload.AnnotationRollout, "the saved state stays")
 	return r
 }
 

@@ -20,7 +20,7 @@ import (
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -343,7 +343,7 @@ func (m *servingUnderKills) awaitFailing() {
 	}
 	require.Eventually(m.t, func() bool {
 		return m.tag(m.alice, m.id) == "v3" && m.deployment(m.alice,
-			m.id).Annotations[workloadops.AnnotationClaimedBy] == "" && m.tag(m.bob, m.id) == "bad"
+			m.id).Annotations[workload.AnnotationClaimedBy] == "" && m.tag(m.bob, m.id) == "bad"
 	}, harness.Patience, harness.Tick)
 }
 
@@ -365,8 +365,8 @@ func (m *servingUnderKills) requireEnd(tag string, changes int64,
 		d := m.requireObjects(domain, objects)
 		require.Equal(m.t, m.served.Digest, d.Annotations[serving.AnnotationVersion])
 		require.Equal(m.t, tag, m.tag(domain, m.id))
-		require.NotContains(m.t, d.Annotations, workloadops.AnnotationClaimedBy, "the claim is released")
-		require.NotContains(m.t, d.Labels, workloadops.LabelClaimed)
+		require.NotContains(m.t, d.Annotations, workload.AnnotationClaimedBy, "the claim is released")
+		require.NotContains(m.t, d.Labels, workload.LabelClaimed)
 		require.Equal(m.t, []types.UID{d.UID}, m.made[domain](),
 			"it is the only Deployment that was ever created in %s", domain)
 		revision, err := strconv.ParseInt(d.Annotations["deployment.kubernetes.io/revision"], 10, 64)

@@ -11,7 +11,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -90,7 +90,7 @@ func (p *threeClusters) requireServed(kd *kuscia.KusciaDeployment, generation in
 	require.Equal(p.t, generation, kd.Status.Served.Generation)
 	for _, d := range []*appsv1.Deployment{p.alices.deployment(p.alice, kd.Name), p.bobs.deployment(p.bob, kd.Name)} {
 		require.Equal(p.t, kd.Status.Served.Digest, d.Annotations[serving.AnnotationVersion])
-		require.NotContains(p.t, d.Annotations, workloadops.AnnotationClaimedBy)
+		require.NotContains(p.t, d.Annotations, workload.AnnotationClaimedBy)
 	}
 }
 

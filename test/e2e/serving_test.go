@@ -16,7 +16,7 @@ import (
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -178,7 +178,7 @@ func TestServingUpdate_IsRolledBackEverywhere_WhenOnePartyFails(t *testing.T) {
 	require.Equal(t, serving.ReasonUpdateRolledBack, q.Status.Reason)
 	require.Equal(t, u.good, q.Parties[1].AppImage, "a query shows the serving version")
 	for _, domain := range []string{u.alice, u.bob} {
-		require.Empty(t, u.deployment(domain, "fair").Annotations[workloadops.AnnotationClaimedBy],
+		require.Empty(t, u.deployment(domain, "fair").Annotations[workload.AnnotationClaimedBy],
 			"the claim is released")
 	}
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Name is the name of a workload in the observed namespace.
@@ -141,7 +141,7 @@ func (s *state) drop(obj runtime.Object) {
 func (s *state) moment(version uint64, what string) Moment {
 	m := Moment{Version: version, What: what, Workloads: map[Name]Workload{}}
 	for name, obj := range s.workloads {
-		m.Workloads[name] = workload(name, obj)
+		m.Workloads[name] = workloadState(name, obj)
 	}
 	for _, pod := range s.pods {
 		owner, ok := ownerOf(pod)
@@ -163,9 +163,9 @@ func nameOf(obj runtime.Object) Name {
 	return Name{kindOf(obj), m.GetName()}
 }
 
-func workload(name Name, obj runtime.Object) Workload {
+func workloadState(name Name, obj runtime.Object) Workload {
 	m, _ := obj.(metav1.Object)
-	w := Workload{Name: name, Claim: m.GetAnnotations()[workloadops.AnnotationClaimedBy], Generation: m.GetGeneration(),
+	w := Workload{Name: name, Claim: m.GetAnnotations()[workload.AnnotationClaimedBy], Generation: m.GetGeneration(),
 		Object: obj}
 	switch o := obj.(type) {
 	case *appsv1.Deployment:

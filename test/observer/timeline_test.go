@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 var order = Name{"Deployment", "order"}
@@ -20,7 +20,7 @@ func deployment(replicas int32, generation int64, claim string) *appsv1.Deployme
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "order", Generation: generation},
 		Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
 	if claim != "" {
-		d.Annotations = map[string]string{workloadops.AnnotationClaimedBy: claim}
+		d.Annotations = map[string]string{workload.AnnotationClaimedBy: claim}
 	}
 	return d
 }

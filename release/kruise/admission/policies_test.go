@@ -18,7 +18,7 @@ func TestManifestIsCurrent(t *testing.T) {
 	require.NoError(t, err)
 	body, err := guard.YAML(admission.Policies())
 	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(string(text), string(body)), "run go generate in release/kruise/admission")
+	require.True(t, strings.HasSuffix(string(text), string(body)), "run go generate in release/guard")
 }
 
 // The engine's role names each policy: the engine may write no other.

@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // A rollback in batches divides the pods that are new when it begins. If a step is interrupted, its pods are settled
@@ -70,7 +70,7 @@ func TestRollBackFrozen_EndsWithoutChange_WhenClaimHolderAlive(t *testing.T) {
 	require.Equal(t, ActBegin, w.next().Kind)
 	w.m.Failed(Failure{Kind: failure.Claimed, Message: "claimed", Holder: "rollout/default/shop/other@1"}, w.now)
 	require.Equal(t, ActAskHolder, w.next().Kind)
-	w.m.Done(Result{Holder: workloadops.ClaimHolderResult{Reason: "it is at work"}}, w.now)
+	w.m.Done(Result{Holder: workload.ClaimHolderResult{Reason: "it is at work"}}, w.now)
 	require.Equal(t, ActComplete, w.next().Kind)
 	require.Contains(t, w.m.s.LastMessage, "nothing was changed")
 

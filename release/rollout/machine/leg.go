@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // This file is about legs. A leg is the sequence of actions from one wait to the next that the party's worker can
@@ -21,9 +21,9 @@ const ActivityLeg = "rollout.Leg"
 
 // LegRequest is a rollout at the start of a leg.
 type LegRequest struct {
-	Request  Request          `json:"asked"`
-	Claim    string           `json:"claim"`
-	Workflow plan.WorkflowRef `json:"workflow"`
+	Request  Request           `json:"asked"`
+	Claim    string            `json:"claim"`
+	Workflow audit.WorkflowRef `json:"workflow"`
 	// State is the machine's state without its log.
 	State State `json:"state"`
 }
@@ -47,7 +47,7 @@ type Part struct {
 
 // LegProgress is the heartbeat of a leg's activity: what one attempt leaves for the next.
 type LegProgress struct {
-	workloadops.Progress
+	workload.Progress
 	// PartNumber is the number, from 1, of the part that Progress is about.
 	PartNumber int    `json:"of"`
 	Parts      []Part `json:"parts,omitempty"`

@@ -8,10 +8,9 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/phrase"
-	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Request is a release as it was requested. Recorded histories carry it, as part of the workflow's input.
@@ -48,7 +47,7 @@ type Request struct {
 type Setup struct {
 	Request
 	Claim    string
-	Workflow plan.WorkflowRef
+	Workflow audit.WorkflowRef
 }
 
 // Machine is the state machine of a rollout: it decides what to do next and why, and takes in results, failures and
@@ -205,10 +204,10 @@ func (m *Machine) decide(now time.Time) (Action, bool) {
 	if m.s.BlockingClaim != "" {
 		return Action{Kind: ActAskHolder, Summary: "check whether the claim's holder is alive",
 			waitKind: rollout.WaitParty,
-			Holder:   &workloadops.ClaimHolderRequest{Claim: m.s.BlockingClaim},
+			Holder:   &workload.ClaimHolderRequest{Claim: m.s.BlockingClaim},
 			reason: fmt.Sprintf("%s: %s holds a claim that this release needs: checking whether it is still running",
 				m.position(),
-				workloadops.HolderName(m.setup.Claim, m.s.BlockingClaim))}, true
+				workload.HolderName(m.setup.Claim, m.s.BlockingClaim))}, true
 	}
 	a, ready := m.onStage(now)
 	if !ready || !m.needsGrace(a, now) {

@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/window"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // ActionKind is what the workflow has to do.
@@ -42,7 +42,7 @@ type Action struct {
 	// Until is when a wait ends by itself; nil: only a command or signal ends it.
 	Until  *time.Time
 	Begin  *rollout.BeginRequest
-	Holder *workloadops.ClaimHolderRequest
+	Holder *workload.ClaimHolderRequest
 	Hold   *rollout.HoldTrafficRequest
 	Move   *rollout.MoveRequest
 	Route  *rollout.RouteRequest
@@ -82,7 +82,7 @@ func (a Action) Stoppable() bool { return a.Kind == ActJoinTraffic || a.OnParty(
 // and ActFinish.
 type Result struct {
 	Begin  rollout.BeginResult
-	Holder workloadops.ClaimHolderResult
+	Holder workload.ClaimHolderResult
 	Hold   rollout.HoldTrafficResult
 	Pods   rollout.MoveResult
 	Route  rollout.RouteResult
@@ -241,7 +241,7 @@ func (m *Machine) sharedRoute(action rollout.RouteAction, summary string) Action
 	shared := *m.s.Shared
 	subject := m.subject()
 	subject.Claim = m.s.SharedClaim
-	if former := workloadops.ParseHolder(subject.Claim).WorkflowID; former != subject.Claim && subject.TakeOver == "" {
+	if former := workload.ParseHolder(subject.Claim).WorkflowID; former != subject.Claim && subject.TakeOver == "" {
 		subject.TakeOver = former // an earlier build wrote the claim without an engine
 	}
 	return Action{Kind: ActRoute, shared: true, Summary: summary, waitKind: rollout.WaitTraffic,

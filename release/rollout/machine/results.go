@@ -7,7 +7,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Done takes the result of the running action.
@@ -130,7 +130,7 @@ func (m *Machine) recordBegin(r rollout.BeginResult) {
 }
 
 // resolveHolder decides about a claim that blocks this release: only a dead workflow's claim is taken over.
-func (m *Machine) resolveHolder(r workloadops.ClaimHolderResult) {
+func (m *Machine) resolveHolder(r workload.ClaimHolderResult) {
 	holder := m.s.BlockingClaim
 	m.s.BlockingClaim = ""
 	if r.Dead {
@@ -141,11 +141,11 @@ func (m *Machine) resolveHolder(r workloadops.ClaimHolderResult) {
 	case m.s.Stage != stageBegin:
 		m.s.Trouble = &trouble{Kind: failure.Claimed,
 			Message: fmt.Sprintf("an object that routes to %s is held by %s: %s", m.workloadName(),
-				workloadops.HolderName(m.setup.Claim, holder), r.Reason)}
+				workload.HolderName(m.setup.Claim, holder), r.Reason)}
 		m.s.Status.Phase = rollout.PhaseFailed
 	case m.s.Ending == rollout.EndNone || m.s.Ending == rollout.EndNew || m.setup.RollBackFrozen:
 		m.giveUp(fmt.Sprintf("%s is claimed by %s: %s; nothing was changed", m.workloadName(),
-			workloadops.HolderName(m.setup.Claim, holder), r.Reason))
+			workload.HolderName(m.setup.Claim, holder), r.Reason))
 	}
 }
 

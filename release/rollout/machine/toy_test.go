@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 var epoch = time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
@@ -128,7 +128,7 @@ func (w *world) perform(a Action) (r Result) {
 			StableTemplate: "stable template", Adopted: w.adopted, TemplateWritten: w.templateWritten, Message: "begun"}
 		w.adopted = nil
 	case ActAskHolder:
-		r.Holder = workloadops.ClaimHolderResult{Dead: true, Reason: "closed"}
+		r.Holder = workload.ClaimHolderResult{Dead: true, Reason: "closed"}
 	case ActJoinTraffic:
 		r.Hold = rollout.HoldTrafficResult{Claim: "shared",
 			Shared: rollout.SharedTraffic{Name: a.Hold.Name, Routings: []strategy.Routing{{Service: "edge"}}}}

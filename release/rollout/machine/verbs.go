@@ -8,7 +8,6 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // The verbs of history entries that no user sends: a change by another client was reverted, the pause of a step has
@@ -54,10 +53,10 @@ func (m *Machine) staleReason(c rollout.Command) string {
 	}
 	switch {
 	case c.Gate == "", c.Gate == m.gate():
-	case !workloadops.IsGate(c.Gate) && m.s.Status.WaitingFor != nil && m.s.Status.WaitingFor.Gate != "":
+	case !audit.IsGate(c.Gate) && m.s.Status.WaitingFor != nil && m.s.Status.WaitingFor.Gate != "":
 		return fmt.Sprintf("there is no gate %q: the waiting one is %s, of %s", c.Gate, m.s.Status.WaitingFor.Gate,
 			m.stepLabel())
-	case !workloadops.IsGate(c.Gate):
+	case !audit.IsGate(c.Gate):
 		return fmt.Sprintf("there is no gate %q: the rollout is at %s: review and retry", c.Gate, m.stepLabel())
 	default:
 		return fmt.Sprintf("stale gate: the rollout has moved on to %s: review and retry", m.stepLabel())

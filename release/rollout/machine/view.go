@@ -8,7 +8,6 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // explain writes into the status what an action means: the reason, what the rollout waits for, and the states of the
@@ -129,7 +128,7 @@ func (m *Machine) gate() string {
 
 func (m *Machine) gateOf(what string) string {
 	s := m.s.Status
-	return workloadops.Gate(m.setup.Claim+" "+m.setup.Record, s.CanaryRevision, strconv.Itoa(s.CurrentStepIndex),
+	return audit.Gate(m.setup.Claim+" "+m.setup.Record, s.CanaryRevision, strconv.Itoa(s.CurrentStepIndex),
 		strconv.Itoa(m.s.Visit)+what)
 }
 

@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // RefusalReason returns why a rollout cannot begin on the workload in its current state, "" if it can.
@@ -20,7 +20,7 @@ func RefusalReason(tech Technique, s rollout.Subject, seen Observed) string {
 		return fmt.Sprintf("%s is being deleted", s.Workload)
 	case seen.SavedProblem != "":
 		return fmt.Sprintf("%s: what an earlier rollout saved in the annotation %s cannot be read (%s): "+
-			"repair its settings manually and remove that annotation", s.Workload, workloadops.AnnotationRollout,
+			"repair its settings manually and remove that annotation", s.Workload, workload.AnnotationRollout,
 			seen.SavedProblem)
 	case seen.Busy != "":
 		return fmt.Sprintf("%s: an unfinished START, STOP or RESTART has left borrowed settings on it: run that "+
@@ -67,23 +67,23 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 		return failf(failure.Gone, "%s is being deleted by another client", s.Workload)
 	// it is under repair, and its template has already changed
 	case seen.Repairer != "" && templatePlaced(tech, s, seen):
-		return next(workloadops.Fail(rollout.UnderRepair(s.Workload.String(), seen.Repairer)))
+		return next(workload.Fail(rollout.UnderRepair(s.Workload.String(), seen.Repairer)))
 	case seen.SavedProblem != "", seen.Repairer != "":
 		return failf(failure.Refused, "%s", RefusalReason(tech, s, seen))
 	case seen.Claim == s.Claim && seen.Saved == nil:
 		return failf(failure.ClaimLost, "%s: another client removed the annotation %s: check its template and update "+
 			"settings manually", s.Workload,
-			workloadops.AnnotationRollout)
+			workload.AnnotationRollout)
 	case seen.Claim == s.Claim:
 		d := answerBegin(req, seen, *seen.Saved)
 		d.Begun.TemplateWritten = d.Begun.Adopted == nil && templatePlaced(tech, s, seen)
 		return d
-	case seen.Claim != "" && !workloadops.MayTakeOver(s.Claim, s.TakeOver, seen.Claim):
-		return next(workloadops.FailClaimed(s.Workload, s.Claim, seen.Claim))
-	case seen.Saved != nil && workloadops.IsForeign(s.Claim, seen.Saved.Claim):
+	case seen.Claim != "" && !workload.MayTakeOver(s.Claim, s.TakeOver, seen.Claim):
+		return next(workload.FailClaimed(s.Workload, s.Claim, seen.Claim))
+	case seen.Saved != nil && workload.IsForeign(s.Claim, seen.Saved.Claim):
 		return failf(failure.Refused, "%s carries what %s has left on it: %s", s.Workload,
-			workloadops.HolderName(s.Claim, seen.Saved.Claim),
-			workloadops.ForeignReason(workloadops.ParseHolder(seen.Saved.Claim)))
+			workload.HolderName(s.Claim, seen.Saved.Claim),
+			workload.ForeignReason(workload.ParseHolder(seen.Saved.Claim)))
 	case seen.Saved != nil:
 		return takeOver(s, seen)
 	case req.Adopt:
@@ -100,9 +100,9 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	}
 	saved := newSaved(tech, req, seen)
 	d := set(fmt.Sprintf("take the claim and save what the rollout borrows; revision %s serves", saved.Stable),
-		&workloadops.Write{
+		&workload.Write{
 			Step: "begin", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true, Claim: s.Claim,
-			Annotations: map[string]string{workloadops.AnnotationRollout: saved.String(),
+			Annotations: map[string]string{workload.AnnotationRollout: saved.String(),
 				rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
 			Remove: []string{gate.AnnotationHeld}, // part of AnnotationRollout from now on
 		})
@@ -131,7 +131,7 @@ func BeginWithMove(tech Technique, req rollout.BeginRequest, seen Observed,
 		return d
 	}
 	move := first(*d.Begun)
-	saved, err := ReadSaved(req.Workload.WorkloadRef, d.Write.Annotations[workloadops.AnnotationRollout])
+	saved, err := ReadSaved(req.Workload.WorkloadRef, d.Write.Annotations[workload.AnnotationRollout])
 	if move == nil || err != nil || saved.Declared != "" {
 		return d
 	}
@@ -149,7 +149,7 @@ func BeginWithMove(tech Technique, req rollout.BeginRequest, seen Observed,
 }
 
 // mergeWrites returns the claim's write with the move's write merged in.
-func mergeWrites(claim, move *workloadops.Write) *workloadops.Write {
+func mergeWrites(claim, move *workload.Write) *workload.Write {
 	w := *move
 	w.Step, w.ExpectedClaim, w.OnlyIfUnchanged, w.Claim = claim.Step+"+"+move.Step, claim.ExpectedClaim,
 		claim.OnlyIfUnchanged, claim.Claim
@@ -160,7 +160,7 @@ func mergeWrites(claim, move *workloadops.Write) *workloadops.Write {
 
 // beginDeclared adds to the first write what is needed for a workload that declares the new version in its own
 // template.
-func beginDeclared(tech Technique, w *workloadops.Write, seen Observed, saved rollout.Saved) {
+func beginDeclared(tech Technique, w *workload.Write, seen Observed, saved rollout.Saved) {
 	if seen.Template == saved.Declared { // a template that was set aside earlier is no longer declared
 		w.Remove = append(w.Remove, rollout.AnnotationNext)
 	}
@@ -233,7 +233,7 @@ func newSaved(tech Technique, req rollout.BeginRequest, seen Observed) rollout.S
 		template = stable.Template
 	}
 	saved := rollout.Saved{
-		Name: req.Name, WorkflowID: workloadops.ParseHolder(req.Claim).WorkflowID, Claim: req.Claim,
+		Name: req.Name, WorkflowID: workload.ParseHolder(req.Claim).WorkflowID, Claim: req.Claim,
 		Style:  req.Strategy.Style,
 		Stable: stable.Name, StableNumber: stable.Number, StableTemplate: template, Declared: seen.Declared,
 		Replicas: seen.Replicas,
@@ -243,7 +243,7 @@ func newSaved(tech Technique, req rollout.BeginRequest, seen Observed) rollout.S
 	}
 	for _, path := range tech.Pointers() {
 		saved.Settings[path] = json.RawMessage("null")
-		if own := seen.Settings[path]; !workloadops.AbsentJSON(own) {
+		if own := seen.Settings[path]; !workload.AbsentJSON(own) {
 			saved.Settings[path] = own
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Right after `kubectl create deployment` there is no single stable revision yet. That passes, so it is not a refusal.
@@ -50,26 +50,26 @@ func TestBegin_WaitsOrRefusesAsAsked_WhenOwnUpdateUnderWay(t *testing.T) {
 		}
 		d := ask("", 0)
 		if seen.Lagging() {
-			require.Equal(t, workloadops.ActWait, d.Action, "%s: that takes a moment", c.reason)
+			require.Equal(t, workload.ActWait, d.Action, "%s: that takes a moment", c.reason)
 		} else {
-			require.Equal(t, workloadops.ActFail, d.Action, "%s: a request that does not wait is refused", c.reason)
+			require.Equal(t, workload.ActFail, d.Action, "%s: a request that does not wait is refused", c.reason)
 			require.Equal(t, failure.Refused, d.Failure.Kind)
 		}
 		d = ask(rollout.UnsettledReport, 0)
-		require.Equal(t, workloadops.ActDone, d.Action, c.reason)
+		require.Equal(t, workload.ActDone, d.Action, c.reason)
 		require.Contains(t, d.Begun.Unsettled, c.want, c.reason)
 		d = ask(rollout.UnsettledWait, 59*time.Second)
-		require.Equal(t, workloadops.ActWait, d.Action, c.reason)
+		require.Equal(t, workload.ActWait, d.Action, c.reason)
 		require.Contains(t, d.Reason, c.want, c.reason)
 		d = ask(rollout.UnsettledWait, time.Minute)
-		require.Equal(t, workloadops.ActFail, d.Action, c.reason)
+		require.Equal(t, workload.ActFail, d.Action, c.reason)
 		require.Equal(t, failure.Refused, d.Failure.Kind, "%s: nothing was done, so that the rollout ends", c.reason)
 		require.Contains(t, d.Reason, "did not end within 60 s", c.reason)
 	}
 	require.Empty(t, pods.UnsettledReason(tech, subject(), settled), "a settled workload is claimed")
 	d := pods.Begin(tech, rollout.BeginRequest{Subject: subject(),
 		Strategy: strategy.Strategy{Style: strategy.StylePartition}, Unsettled: rollout.UnsettledReport}, settled)
-	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workload.ActWrite, d.Action, d.Reason)
 }
 
 // A release never takes over what another engine has on a workload, neither a live claim nor a frozen split, even if
@@ -199,7 +199,7 @@ func TestBeginWithMove_CombinesWrites_WhenMoveBorrowsNothing(t *testing.T) {
 			"%s: a user repairs it meanwhile; only a claim alone has changed nothing", c.reason)
 		if together {
 			c.first.UID = again.Begun.UID
-			require.Equal(t, workloadops.ActWait, pods.Move(tech, *c.first, w.observe()).Action,
+			require.Equal(t, workload.ActWait, pods.Move(tech, *c.first, w.observe()).Action,
 				"%s: the Move has nothing left to write", c.reason)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // haltUpdate pauses a Deployment whose own controller is moving pods because of another client, before all pods move to
@@ -16,7 +16,7 @@ func (deployment) haltUpdate(_ Revision, seen Observed) (NextAction, bool) {
 }
 
 // pauseAndSettle writes these settings, which pause a Deployment, and waits until no pod is being removed.
-func pauseAndSettle(seen Observed, rest rollout.SettledState, settings ...workloadops.Setting) (NextAction, bool) {
+func pauseAndSettle(seen Observed, rest rollout.SettledState, settings ...workload.Setting) (NextAction, bool) {
 	leaving := slices.ContainsFunc(seen.Revisions, func(r Revision) bool { return r.Total > r.Desired })
 	moving := leaving || activeRevisions(seen) > 1 || seen.Lagging()
 	switch {
@@ -24,7 +24,7 @@ func pauseAndSettle(seen Observed, rest rollout.SettledState, settings ...worklo
 		return NextAction{}, false
 	case !paused(seen):
 		return set("pause it before finalising: its own controller is moving pods",
-			&workloadops.Write{Step: "calm", Settings: seen.settingsToWrite(settings...),
+			&workload.Write{Step: "calm", Settings: seen.settingsToWrite(settings...),
 				Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}}), true
 	case leaving || seen.Lagging():
 		return wait("the update that was under way is stopping"), true

@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // While an extra workload runs, another client may move the workload itself to the new version. It is paused before the
@@ -22,7 +22,7 @@ func TestFinish_PausesWorkloadBeforeStableTemplate_WhenOwnControllerMovesPods(t 
 	req := rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: rollout.SideStable,
 		Template: newTemplate}
 	seen := func(stable, new, asked int32) pods.Observed {
-		return pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4, Total: stable + new,
+		return pods.Observed{Snapshot: workload.Snapshot{Claim: ourClaim, Replicas: 4, Total: stable + new,
 			Settings: map[string]json.RawMessage{}},
 			Template: newTemplate, Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "s",
 				StableTemplate: stableTemplate}, Revisions: []pods.Revision{
@@ -36,21 +36,21 @@ func TestFinish_PausesWorkloadBeforeStableTemplate_WhenOwnControllerMovesPods(t 
 
 	moving := seen(2, 3, 1)
 	d := pods.Finish(tech, req, moving)
-	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workload.ActWrite, d.Action, d.Reason)
 	require.Nil(t, d.Write.Template)
-	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("true")}}, d.Write.Settings)
+	require.Equal(t, []workload.Setting{{Path: "/spec/paused", Value: json.RawMessage("true")}}, d.Write.Settings)
 
 	moving.Settings["/spec/paused"] = json.RawMessage("true")
 	var rest rollout.SettledState
 	require.NoError(t, json.Unmarshal([]byte(d.Write.Annotations[rollout.AnnotationSettled]), &rest))
 	moving.Rest = &rest
 	moving.PodsSeen = true
-	require.Equal(t, workloadops.ActWait, pods.Finish(tech, req, moving).Action, "a pod is being removed")
+	require.Equal(t, workload.ActWait, pods.Finish(tech, req, moving).Action, "a pod is being removed")
 
 	moving.Revisions[0].Total = 1
 	d = pods.Finish(tech, req, moving)
 	require.Equal(t, stableRevision, d.Write.Template.Revision, "the stable template is set")
-	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings,
+	require.Equal(t, []workload.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings,
 		"and the pause ends")
 
 	moving.Rest = nil
@@ -64,7 +64,7 @@ func TestMove_PausesWorkloadBeforeStableTemplate_WhenRetryRestoresIt(t *testing.
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
 	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StyleCanary, Replicas: intstr.FromInt32(0),
 		Template: newTemplate, OverwriteDrift: true, Settle: true}
-	seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4, Total: 5, PodsSeen: true,
+	seen := pods.Observed{Snapshot: workload.Snapshot{Claim: ourClaim, Replicas: 4, Total: 5, PodsSeen: true,
 		Settings: map[string]json.RawMessage{}},
 		Template: "t-other", Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "s",
 			StableTemplate: stableTemplate}, Revisions: []pods.Revision{
@@ -73,13 +73,13 @@ func TestMove_PausesWorkloadBeforeStableTemplate_WhenRetryRestoresIt(t *testing.
 		}}
 	d := pods.Move(tech, req, seen)
 	require.Nil(t, d.Write.Template, "a pod is still being removed")
-	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("true")}}, d.Write.Settings)
+	require.Equal(t, []workload.Setting{{Path: "/spec/paused", Value: json.RawMessage("true")}}, d.Write.Settings)
 
 	seen.Settings["/spec/paused"] = json.RawMessage("true")
 	var rest rollout.SettledState
 	require.NoError(t, json.Unmarshal([]byte(d.Write.Annotations[rollout.AnnotationSettled]), &rest))
 	seen.Rest = &rest
-	require.Equal(t, workloadops.ActWait, pods.Move(tech, req, seen).Action)
+	require.Equal(t, workload.ActWait, pods.Move(tech, req, seen).Action)
 	halt := req
 	halt.Halt = true
 	require.Contains(t, pods.Move(tech, halt, seen).Write.Annotations[rollout.AnnotationSettled], "paused")
@@ -87,11 +87,11 @@ func TestMove_PausesWorkloadBeforeStableTemplate_WhenRetryRestoresIt(t *testing.
 	seen.Revisions[0].Total = 0
 	d = pods.Move(tech, req, seen)
 	require.Equal(t, stableRevision, d.Write.Template.Revision)
-	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings)
+	require.Equal(t, []workload.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings)
 	require.NotContains(t, d.Write.Annotations[rollout.AnnotationSettled], "paused")
 
 	seen.Template = stableTemplate
-	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}},
+	require.Equal(t, []workload.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}},
 		pods.Move(tech, req, seen).Write.Settings)
 }
 
@@ -112,12 +112,12 @@ func TestHalt_RestoresExtraDeploymentSize_WhenScaledDown(t *testing.T) {
 		{"it has the recorded size", 1, 1, 0},
 		{"it is larger", 3, 1, 0},
 	} {
-		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4, Total: 4, PodsSeen: true},
+		seen := pods.Observed{Snapshot: workload.Snapshot{Claim: ourClaim, Replicas: 4, Total: 4, PodsSeen: true},
 			Template: stableTemplate,
 			Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "s", StableTemplate: stableTemplate,
 				CanaryWorkload: "web-canary"},
 			Extra: &pods.Extra{Name: "web-canary", CanaryOf: strategy.CanaryOf("web"), Template: newTemplate,
-				RecordedSize: tc.left, Snapshot: workloadops.Snapshot{Replicas: tc.asked}}}
+				RecordedSize: tc.left, Snapshot: workload.Snapshot{Replicas: tc.asked}}}
 		d := pods.Move(tech, req, seen)
 		if tc.want == 0 {
 			require.Nil(t, d.Extra, tc.reason)

@@ -15,7 +15,7 @@ import (
 
 	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Digest returns the SHA-256 of a pod template's canonical JSON: keys sorted, without nulls. "" if the template is not
@@ -58,7 +58,7 @@ func Stripped(template map[string]any) map[string]any {
 }
 
 // restartStamps are the annotations that change a pod template only to get new pods: Slipway's own and kubectl's.
-var restartStamps = []string{workloadops.AnnotationRestartedBy, "kubectl.kubernetes.io/restartedAt"}
+var restartStamps = []string{workload.AnnotationRestartedBy, "kubectl.kubernetes.io/restartedAt"}
 
 // SameButForRestarts reports whether two pod templates are equal except for restart stamps.
 func SameButForRestarts(a, b map[string]any) bool {

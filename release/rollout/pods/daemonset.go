@@ -10,7 +10,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // byDeletion moves the pods of a Kubernetes DaemonSet, which has no partition. Its controller is kept from replacing
@@ -27,7 +27,7 @@ func (byDeletion) CountsPods() bool { return true }
 // refusalReason refuses update types that deletion by name cannot replace.
 func (byDeletion) refusalReason(seen Observed) string {
 	s := parseStrategy(seen.Settings[pathUpdateStrategy])
-	if s.Type == workloadops.UpdateOnDelete {
+	if s.Type == workload.UpdateOnDelete {
 		return "updates its pods only when they are deleted (update type OnDelete): set its update type to " +
 			"RollingUpdate first"
 	}
@@ -46,7 +46,7 @@ func (byDeletion) next(t task, seen Observed) NextAction {
 	if !t.Placed && t.Target == 0 && t.Total == 0 {
 		return done("no pod is asked for yet")
 	}
-	w := t.write("on-delete", seen.settingsToWrite(workloadops.Setting{Path: pathUpdateStrategy, Value: onDelete}))
+	w := t.write("on-delete", seen.settingsToWrite(workload.Setting{Path: pathUpdateStrategy, Value: onDelete}))
 	switch {
 	case !t.Placed:
 		return set("set the template, and keep its controller from replacing pods by itself", w)
@@ -67,16 +67,16 @@ func (byDeletion) next(t task, seen Observed) NextAction {
 
 // podsToDelete returns the pods to delete: unavailable ones first, then as many available ones as the limits allow. A
 // node without a pod gets a new one anyway.
-func podsToDelete(t task, seen Observed) []workloadops.Pod {
-	live := seen.CountPods(workloadops.Pod.Alive)
-	serving := seen.CountPods(func(p workloadops.Pod) bool { return p.Alive() && p.Available })
-	unready := seen.CountPods(func(p workloadops.Pod) bool {
+func podsToDelete(t task, seen Observed) []workload.Pod {
+	live := seen.CountPods(workload.Pod.Alive)
+	serving := seen.CountPods(func(p workload.Pod) bool { return p.Alive() && p.Available })
+	unready := seen.CountPods(func(p workload.Pod) bool {
 		return p.Alive() && !p.Available && p.Revision == t.Aim.Hash
 	})
-	others := slices.DeleteFunc(slices.Clone(seen.Pods), func(p workloadops.Pod) bool {
+	others := slices.DeleteFunc(slices.Clone(seen.Pods), func(p workload.Pod) bool {
 		return !p.Alive() || p.Revision == t.Aim.Hash
 	})
-	slices.SortFunc(others, func(a, b workloadops.Pod) int {
+	slices.SortFunc(others, func(a, b workload.Pod) int {
 		switch {
 		case a.Available == b.Available:
 			return strings.Compare(a.Name, b.Name)
@@ -87,7 +87,7 @@ func podsToDelete(t task, seen Observed) []workloadops.Pod {
 	})
 	need := t.Target - t.Total - max(t.Size-live, 0)
 	may := unavailableOf(seen.savedSetting(pathUpdateStrategy), t.Size) - (t.Size - serving) + min(t.Tolerated, unready)
-	var list []workloadops.Pod
+	var list []workload.Pod
 	for _, p := range others {
 		if int32(len(list)) >= need || p.Available && may <= 0 {
 			break
@@ -102,7 +102,7 @@ func podsToDelete(t task, seen Observed) []workloadops.Pod {
 
 // BudgetNotice reports in advance how a PodDisruptionBudget affects a rollout that deletes pods by itself, "" if it
 // does not.
-func BudgetNotice(w catalog.Workload, seen Observed, b workloadops.Budget) string {
+func BudgetNotice(w catalog.Workload, seen Observed, b workload.Budget) string {
 	own := unavailableOf(seen.Settings[pathUpdateStrategy], seen.Replicas)
 	switch {
 	case b.Allowed == 0:
@@ -128,21 +128,21 @@ func unavailableOf(raw json.RawMessage, size int32) int32 {
 
 // pauseSettings changes nothing at the end of a step. In the middle of one it sets OnDelete, since the controller may
 // be replacing pods.
-func (byDeletion) pauseSettings(t task, _ Observed) []workloadops.Setting {
+func (byDeletion) pauseSettings(t task, _ Observed) []workload.Setting {
 	if !t.Request.Halt || !t.Placed {
 		return nil
 	}
-	return []workloadops.Setting{{Path: pathUpdateStrategy, Value: onDelete}}
+	return []workload.Setting{{Path: pathUpdateStrategy, Value: onDelete}}
 }
 
 // nativeSettings restores the update type, as finalSettings does.
-func (k byDeletion) nativeSettings(seen Observed) []workloadops.Setting {
+func (k byDeletion) nativeSettings(seen Observed) []workload.Setting {
 	first, _ := k.finalSettings(seen)
 	return first
 }
 
 // finalSettings restores the update type: the controller then replaces the remaining pods by itself, unavailable ones
 // first.
-func (byDeletion) finalSettings(seen Observed) (first, last []workloadops.Setting) {
-	return []workloadops.Setting{{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}}, nil
+func (byDeletion) finalSettings(seen Observed) (first, last []workload.Setting) {
+	return []workload.Setting{{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}}, nil
 }

@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // This file is about workloads whose own pod template declares the new version: a user has changed it, and the change
@@ -46,7 +46,7 @@ func withoutHold(seen Observed) Observed {
 
 // withValue sets a field within an object, or removes it if the value is null.
 func withValue(object json.RawMessage, path []string, value json.RawMessage) json.RawMessage {
-	if workloadops.AbsentJSON(value) {
+	if workload.AbsentJSON(value) {
 		return withoutField(object, path)
 	}
 	var v any
@@ -61,7 +61,7 @@ func withValue(object json.RawMessage, path []string, value json.RawMessage) jso
 // there.
 func withoutField(object json.RawMessage, path []string) json.RawMessage {
 	root := map[string]any{}
-	if workloadops.AbsentJSON(object) || json.Unmarshal(object, &root) != nil {
+	if workload.AbsentJSON(object) || json.Unmarshal(object, &root) != nil {
 		return object
 	}
 	at, last := root, len(path)-1
@@ -110,11 +110,11 @@ func finishOwnUpdate(req rollout.BeginRequest, seen Observed) (NextAction, bool)
 	if !there {
 		return NextAction{}, false
 	}
-	w := &workloadops.Write{Step: "settle", OnlyIfUnchanged: true,
-		Template: &workloadops.Template{Revision: newest.Name}, KeepTemplate: rollout.AnnotationNext,
+	w := &workload.Write{Step: "settle", OnlyIfUnchanged: true,
+		Template: &workload.Template{Revision: newest.Name}, KeepTemplate: rollout.AnnotationNext,
 		Remove: []string{gate.AnnotationHeld}}
 	for _, pointer := range slices.Sorted(maps.Keys(seen.Held)) {
-		w.Settings = append(w.Settings, workloadops.Setting{Path: pointer, Value: seen.Held[pointer]})
+		w.Settings = append(w.Settings, workload.Setting{Path: pointer, Value: seen.Held[pointer]})
 	}
 	return set(fmt.Sprintf("let its own controller finish the update to revision %s first", newest.Name), w), true
 }

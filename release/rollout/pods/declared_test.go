@@ -8,7 +8,7 @@ import (
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 func TestWithoutHold_RestoresHeldFields(t *testing.T) {
@@ -48,16 +48,16 @@ func TestFinish_NumbersPodsBeforeRelease_WhenOnlyRolloutIDChanges(t *testing.T) 
 	seen.Replicas, seen.Total, seen.Ready, seen.Updated, seen.Available, seen.UID = 2, 2, 2, 2, 2, "uid"
 	subject := rollout.Subject{Claim: "rollout/default/shop/web@run", DeadlineSeconds: 60, UID: "uid"}
 	begun := Begin(deploymentPartition{}, rollout.BeginRequest{Subject: subject}, seen)
-	require.Equal(t, workloadops.ActWrite, begun.Action, begun.Reason)
+	require.Equal(t, workload.ActWrite, begun.Action, begun.Reason)
 	require.True(t, begun.Begun.AlreadyComplete)
 
-	saved, err := rollout.ParseSaved(begun.Write.Annotations[workloadops.AnnotationRollout])
+	saved, err := rollout.ParseSaved(begun.Write.Annotations[workload.AnnotationRollout])
 	require.NoError(t, err)
 	seen.Saved, seen.Claim, seen.PodsSeen = saved, subject.Claim, true
-	pod := func(name, id string) workloadops.Pod {
-		return workloadops.Pod{Name: name, UID: name, Revision: "r1", Ready: true, RolloutID: id}
+	pod := func(name, id string) workload.Pod {
+		return workload.Pod{Name: name, UID: name, Revision: "r1", Ready: true, RolloutID: id}
 	}
-	seen.Pods = []workloadops.Pod{pod("a", "6"), pod("b", "7")}
+	seen.Pods = []workload.Pod{pod("a", "6"), pod("b", "7")}
 	finish := rollout.FinishRequest{Subject: subject, Action: rollout.FinishResumeAndRelease, To: rollout.SideNew,
 		Template: "first",
 		Batch:    &rollout.Batch{RolloutID: "7", Step: 3}}
@@ -86,19 +86,19 @@ func TestBegin_FinishesOwnUpdateFirst_WhenHeldChangeInterruptedIt(t *testing.T) 
 		"it is only reported: nothing is written")
 	req.Unsettled = rollout.UnsettledWait
 	d := Begin(deploymentPartition{}, req, seen)
-	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workload.ActWrite, d.Action, d.Reason)
 	require.Equal(t, "r2", d.Write.Template.Revision, "the newest that has pods")
 	require.Equal(t, rollout.AnnotationNext, d.Write.KeepTemplate, "what is declared is not lost")
-	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings,
+	require.Equal(t, []workload.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings,
 		"its own controller may go on")
 
 	seen.Template, seen.Next, seen.Held, seen.Settings = "second", "third", nil, map[string]json.RawMessage{}
-	require.Equal(t, workloadops.ActWait, Begin(deploymentPartition{}, req, seen).Action,
+	require.Equal(t, workload.ActWait, Begin(deploymentPartition{}, req, seen).Action,
 		"it waits until the update is done")
 	seen.Revisions[0].Total, seen.Revisions[0].Desired, seen.Revisions[1].Total, seen.Revisions[1].Ready,
 		seen.Total = 0, 0, 5, 5, 5
 	begun := Begin(deploymentPartition{}, req, seen)
-	require.Equal(t, workloadops.ActWrite, begun.Action, begun.Reason)
-	require.Contains(t, begun.Write.Annotations[workloadops.AnnotationRollout], `"stable":"r2"`,
+	require.Equal(t, workload.ActWrite, begun.Action, begun.Reason)
+	require.Contains(t, begun.Write.Annotations[workload.AnnotationRollout], `"stable":"r2"`,
 		"the release begins from there")
 }

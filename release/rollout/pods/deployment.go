@@ -11,7 +11,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Fields of a Deployment that a rollout borrows.
@@ -44,7 +44,7 @@ func rollingShare(unavailable, surge intstr.IntOrString) json.RawMessage {
 // recreates reports whether a strategy removes all old pods before new ones start.
 func recreates(raw json.RawMessage) bool {
 	var s appsv1.DeploymentStrategy
-	return json.Unmarshal(raw, &s) == nil && s.Type == workloadops.UpdateRecreate
+	return json.Unmarshal(raw, &s) == nil && s.Type == workload.UpdateRecreate
 }
 
 // rollingUpdateOf returns the limits of a strategy. A missing limit is 25 %, Kubernetes' own default; without
@@ -52,7 +52,7 @@ func recreates(raw json.RawMessage) bool {
 func rollingUpdateOf(raw json.RawMessage) appsv1.RollingUpdateDeployment {
 	quarter := intstr.FromString("25%")
 	var s appsv1.DeploymentStrategy
-	if workloadops.AbsentJSON(raw) || json.Unmarshal(raw, &s) != nil || s.RollingUpdate == nil {
+	if workload.AbsentJSON(raw) || json.Unmarshal(raw, &s) != nil || s.RollingUpdate == nil {
 		none := intstr.FromInt32(0)
 		return appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &none}
 	}
@@ -97,25 +97,25 @@ func paused(seen Observed) bool { return string(seen.Settings[pathPaused]) == "t
 
 // finalSettings restores what was saved. Strategy type Recreate is restored last, since it would remove all old pods at
 // once.
-func (k deployment) finalSettings(seen Observed) (first, last []workloadops.Setting) {
+func (k deployment) finalSettings(seen Observed) (first, last []workload.Setting) {
 	for _, path := range k.Pointers() {
 		// earlier versions of Slipway saved fewer
 		if _, saved := seen.Saved.Settings[path]; saved || path == pathPaused {
-			first = append(first, workloadops.Setting{Path: path, Value: seen.savedSetting(path)})
+			first = append(first, workload.Setting{Path: path, Value: seen.savedSetting(path)})
 		}
 	}
 	if own := seen.savedSetting(pathStrategy); recreates(own) {
-		first[0].Value, last = rolling(limits(own, seen.Replicas)), []workloadops.Setting{first[0]}
+		first[0].Value, last = rolling(limits(own, seen.Replicas)), []workload.Setting{first[0]}
 	}
 	return first, last
 }
 
 // minReadyGate keeps ready pods from counting as available.
-var minReadyGate = workloadops.Setting{Path: pathMinReadySeconds, Value: gateMinReady}
+var minReadyGate = workload.Setting{Path: pathMinReadySeconds, Value: gateMinReady}
 
 // movingFields returns the borrowed fields while pods move, except the pause.
-func movingFields(unavailable, surge int32, seen Observed) []workloadops.Setting {
-	return []workloadops.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, minReadyGate,
+func movingFields(unavailable, surge int32, seen Observed) []workload.Setting {
+	return []workload.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, minReadyGate,
 		{Path: pathProgressDeadline, Value: gateDeadline}, historyLimit(seen)}
 }
 
@@ -123,13 +123,13 @@ func movingFields(unavailable, surge int32, seen Observed) []workloadops.Setting
 // Deployment is paused and everything else has the workload's own value, with two exceptions. The surge is the number
 // of pods beyond its size, since a paused Deployment is scaled to its size and its surge. The type stays RollingUpdate,
 // since a paused Deployment of type Recreate is not scaled.
-func pausedFields(surge int32, seen Observed) []workloadops.Setting {
+func pausedFields(surge int32, seen Observed) []workload.Setting {
 	own := rollingUpdateOf(seen.savedSetting(pathStrategy))
 	unavailable := *own.MaxUnavailable
 	if surge == 0 && (unavailable == intstr.FromInt32(0) || unavailable == intstr.FromString("0%")) {
 		unavailable = intstr.FromInt32(1) // the API server requires one of the two
 	}
-	return []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")},
+	return []workload.Setting{{Path: pathPaused, Value: json.RawMessage("true")},
 		{Path: pathStrategy, Value: rollingShare(unavailable, intstr.FromInt32(surge))},
 		{Path: pathMinReadySeconds, Value: seen.savedSetting(pathMinReadySeconds)},
 		{Path: pathProgressDeadline, Value: seen.savedSetting(pathProgressDeadline)}, historyLimit(seen)}
@@ -137,7 +137,7 @@ func pausedFields(surge int32, seen Observed) []workloadops.Setting {
 
 // historyLimit returns a revisionHistoryLimit of at least 1, so that the stable ReplicaSet stays available for a
 // rollback: a paused Deployment cleans up old ReplicaSets too.
-func historyLimit(seen Observed) workloadops.Setting {
+func historyLimit(seen Observed) workload.Setting {
 	own, saved := seen.Saved.Settings[pathHistory]
 	if !saved { // saved by an earlier version of Slipway
 		own = seen.Settings[pathHistory]
@@ -145,13 +145,13 @@ func historyLimit(seen Observed) workloadops.Setting {
 	if string(own) == "0" {
 		own = json.RawMessage("1")
 	}
-	return workloadops.Setting{Path: pathHistory, Value: own}
+	return workload.Setting{Path: pathHistory, Value: own}
 }
 
 // nativeSettings returns the workload's own fields, except for historyLimit.
-func (k deployment) nativeSettings(seen Observed) []workloadops.Setting {
+func (k deployment) nativeSettings(seen Observed) []workload.Setting {
 	own, _ := k.finalSettings(seen)
-	own = slices.DeleteFunc(own, func(s workloadops.Setting) bool { return s.Path == pathHistory })
+	own = slices.DeleteFunc(own, func(s workload.Setting) bool { return s.Path == pathHistory })
 	return append(own, historyLimit(seen))
 }
 
@@ -206,7 +206,7 @@ func pauseUntilReady(t task, seen Observed, unavailable, surge int32) NextAction
 	if desiredPods(seen) != t.Size+surge || surge == 0 && t.Aim.Desired < min(unavailable, t.Size) {
 		return wait("")
 	}
-	w := t.write("hold", []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}})
+	w := t.write("hold", []workload.Setting{{Path: pathPaused, Value: json.RawMessage("true")}})
 	if surge != recordedSurplus(seen) {
 		rest := pauseRecord(seen)
 		rest.Surge = surge
@@ -254,7 +254,7 @@ func placeTemplate(t task, seen Observed) NextAction {
 	}
 	settings := movingFields(unavailable, surge, seen)
 	if paused(seen) {
-		settings = append(settings, workloadops.Setting{Path: pathPaused, Value: seen.savedSetting(pathPaused)})
+		settings = append(settings, workload.Setting{Path: pathPaused, Value: seen.savedSetting(pathPaused)})
 	}
 	w := t.write("place", settings)
 	before := pauseRecord(seen)
@@ -346,7 +346,7 @@ func currentLimits(seen Observed) (unavailable, surge int32) {
 
 // pauseSettings leaves nothing on the workload that could move a pod. If the gate or a pause is set, the engine has to
 // settle it, under any template.
-func (k deploymentPartition) pauseSettings(t task, seen Observed) []workloadops.Setting {
+func (k deploymentPartition) pauseSettings(t task, seen Observed) []workload.Setting {
 	if t.Placed || paused(seen) || seen.has(minReadyGate) {
 		return pausedFields(k.surplus(seen), seen)
 	}

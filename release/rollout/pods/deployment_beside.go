@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // surgeOf returns the surge that brings this many pods. If the step's own value (such as a share) gives the same
@@ -48,8 +48,8 @@ func (deploymentBlueGreen) next(t task, seen Observed) NextAction {
 
 // blueGreenFields returns the settings while a blue-green's pods move. They undo a pause by another client, since a
 // paused Deployment starts no pod.
-func blueGreenFields(surge intstr.IntOrString, seen Observed) []workloadops.Setting {
-	settings := append(movingFields(0, 0, seen), workloadops.Setting{Path: pathPaused,
+func blueGreenFields(surge intstr.IntOrString, seen Observed) []workload.Setting {
+	settings := append(movingFields(0, 0, seen), workload.Setting{Path: pathPaused,
 		Value: seen.savedSetting(pathPaused)})
 	settings[0].Value = rollingShare(intstr.FromInt32(0), surge)
 	return settings
@@ -61,7 +61,7 @@ func (deploymentBlueGreen) original(saved rollout.Saved) rollout.OriginalStrateg
 	if recreates(saved.Settings[pathStrategy]) {
 		own = rollingUpdateOf(json.RawMessage(`{"rollingUpdate":{}}`))
 	}
-	if raw := saved.Settings[pathProgressDeadline]; !workloadops.AbsentJSON(raw) {
+	if raw := saved.Settings[pathProgressDeadline]; !workload.AbsentJSON(raw) {
 		_ = json.Unmarshal(raw, &deadline) // the API server has checked it
 	}
 	return rollout.OriginalStrategy{MaxUnavailable: own.MaxUnavailable, MaxSurge: own.MaxSurge,
@@ -71,7 +71,7 @@ func (deploymentBlueGreen) original(saved rollout.Saved) rollout.OriginalStrateg
 
 // ownMinReady returns the minReadySeconds that a workload had, 0 for none.
 func ownMinReady(saved rollout.Saved) (seconds int32) {
-	if raw := saved.Settings[pathMinReadySeconds]; !workloadops.AbsentJSON(raw) {
+	if raw := saved.Settings[pathMinReadySeconds]; !workload.AbsentJSON(raw) {
 		_ = json.Unmarshal(raw, &seconds) // the API server has checked it
 	}
 	return seconds
@@ -110,25 +110,25 @@ func (deploymentExtra) usesExtraWorkload() bool { return true }
 
 // finalSettings ends the pause set by haltUpdate, or the one that holds what the workload declares; nothing else is
 // borrowed.
-func (k deploymentExtra) finalSettings(seen Observed) (first, last []workloadops.Setting) {
+func (k deploymentExtra) finalSettings(seen Observed) (first, last []workload.Setting) {
 	if k.declared {
-		return []workloadops.Setting{{Path: pathPaused, Value: seen.savedSetting(pathPaused)}}, nil
+		return []workload.Setting{{Path: pathPaused, Value: seen.savedSetting(pathPaused)}}, nil
 	}
 	if seen.Rest != nil && string(seen.Rest.Settings[pathPaused]) == "true" {
-		first = []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("null")}}
+		first = []workload.Setting{{Path: pathPaused, Value: json.RawMessage("null")}}
 	}
 	return first, nil
 }
 
 // pauseSettings keeps the pause set by haltUpdate, and the one that holds what the workload declares.
-func (k deploymentExtra) pauseSettings(_ task, seen Observed) []workloadops.Setting {
+func (k deploymentExtra) pauseSettings(_ task, seen Observed) []workload.Setting {
 	if first, _ := k.finalSettings(seen); len(first) > 0 {
-		return []workloadops.Setting{pause}
+		return []workload.Setting{pause}
 	}
 	return nil
 }
 
-var pause = workloadops.Setting{Path: pathPaused, Value: json.RawMessage("true")}
+var pause = workload.Setting{Path: pathPaused, Value: json.RawMessage("true")}
 
 // haltUpdate pauses the workload, which was not paused when the rollout began. The pause record distinguishes this
 // pause from another client's.
@@ -141,15 +141,15 @@ func (deploymentExtra) haltUpdate(_ Revision, seen Observed) (NextAction, bool) 
 // moves no pods, and ends the pause set for that. A workload that declares the new version is paused instead.
 func (k deploymentExtra) restoreWorkload(seen Observed) (NextAction, bool) {
 	if k.declared {
-		w := &workloadops.Write{Step: "hold", Settings: seen.settingsToWrite(pause)}
+		w := &workload.Write{Step: "hold", Settings: seen.settingsToWrite(pause)}
 		// it was replaced by the stable one for a while
 		if seen.Template != seen.Declared && seen.Next == seen.Declared {
-			w.Template = &workloadops.Template{}
+			w.Template = &workload.Template{}
 		}
 		return set("pause the workload, whose pods its own controller would replace", w), !empty(w)
 	}
 	resumed, _ := k.finalSettings(seen)
-	w := &workloadops.Write{Step: "put-back", Settings: resumed}
+	w := &workload.Write{Step: "put-back", Settings: resumed}
 	if len(resumed) > 0 {
 		w.Annotations = map[string]string{rollout.AnnotationSettled: rollout.SettledState{}.String()}
 	}
@@ -157,7 +157,7 @@ func (k deploymentExtra) restoreWorkload(seen Observed) (NextAction, bool) {
 		if d, waits := k.haltUpdate(Revision{}, seen); waits {
 			return d, true
 		}
-		w.Template = &workloadops.Template{Revision: seen.Saved.Stable}
+		w.Template = &workload.Template{Revision: seen.Saved.Stable}
 	}
 	return set("restore the workload's stable template", w), !empty(w)
 }

@@ -9,7 +9,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // A ReplicaSet without pods gets the gate and the pause record in one write of its controller, so the first step need
@@ -52,7 +52,7 @@ func TestFirstMove_RecordsGateSeen_WhenNewReplicaSetHasNoPods(t *testing.T) {
 		req := rollout.MoveRequest{Subject: rollout.Subject{Claim: seen.Claim, DeadlineSeconds: 60}, Step: 1,
 			Style: strategy.StylePartition, Replicas: intstr.FromInt32(2)}
 		d := Move(deploymentPartition{}, req, seen)
-		require.Equal(t, workloadops.ActWrite, d.Action, "%s: %s", c.reason, d.Reason)
+		require.Equal(t, workload.ActWrite, d.Action, "%s: %s", c.reason, d.Reason)
 		require.NotNil(t, d.Write.Template, c.reason)
 		note := d.Write.Annotations[rollout.AnnotationSettled]
 		if c.want == nil {
@@ -79,7 +79,7 @@ func TestBackMove_DropsGateSeen_OfNewVersion(t *testing.T) {
 	d := Move(deploymentPartition{}, rollout.MoveRequest{Subject: rollout.Subject{Claim: seen.Claim,
 		DeadlineSeconds: 60}, Step: 1,
 		Style: strategy.StylePartition, Replicas: intstr.FromInt32(1), Template: "second", Back: true, From: 2}, seen)
-	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workload.ActWrite, d.Action, d.Reason)
 	require.Equal(t, "place", d.Write.Step)
 	require.Equal(t, rollout.SettledState{}.String(), d.Write.Annotations[rollout.AnnotationSettled])
 }

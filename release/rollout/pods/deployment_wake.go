@@ -2,7 +2,7 @@ package pods
 
 import (
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // resumeFromPause continues after a pause. The gate is set while the Deployment is still paused, with limits that count
@@ -42,13 +42,13 @@ func resumeFromPause(t task, seen Observed) NextAction {
 		unavailable, surge = nextLimits(t, seen)
 	}
 	settings := append(movingFields(unavailable, surge, seen),
-		workloadops.Setting{Path: pathPaused, Value: seen.savedSetting(pathPaused)})
+		workload.Setting{Path: pathPaused, Value: seen.savedSetting(pathPaused)})
 	return set(growReason(unavailable, surge), t.write("wake", seen.settingsToWrite(settings...)))
 }
 
 // removeExcess removes pods by which a paused Deployment was scaled up because another client set limits while the gate
 // was on. It waits until all are ready: otherwise serving pods would be removed instead of those that are starting.
-func removeExcess(t task, seen Observed, surplus int32, limits []workloadops.Setting) (d NextAction, there bool) {
+func removeExcess(t task, seen Observed, surplus int32, limits []workload.Setting) (d NextAction, there bool) {
 	limited := seen.settingsToWrite(limits...)
 	switch {
 	case desiredPods(seen) <= t.Size+surplus || !t.Placed || !seen.has(minReadyGate):
@@ -66,7 +66,7 @@ func stayPaused(t task, seen Observed, surplus int32) (d NextAction, stays bool)
 	stays = surplus == 0 && t.Total >= t.Target
 	switch settings := seen.settingsToWrite(pausedFields(recordedSurplus(seen), seen)...); {
 	case !seen.has(minReadyGate) && len(settings) > 0:
-		w := &workloadops.Write{Step: "undisturb", Settings: settings, Annotations: map[string]string{}}
+		w := &workload.Write{Step: "undisturb", Settings: settings, Annotations: map[string]string{}}
 		if seen.Rest != nil {
 			w.Annotations[rollout.AnnotationSettled] = seen.Rest.String()
 		}
@@ -93,7 +93,7 @@ func probeController(seen Observed) NextAction {
 	rest := pauseRecord(seen)
 	rest.GateSeen = seen.Generation
 	return set("probe whether its controller has seen the gate",
-		&workloadops.Write{Step: "ask", Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}})
+		&workload.Write{Step: "ask", Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}})
 }
 
 // controllerProbed reports whether the controller was probed since the gate was set.

@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // extraRun is a release with an extra Deployment, whose steps are executed in any order while another client scales the
@@ -125,7 +125,7 @@ func TestExtraWorkload_GrowsWithSteps(t *testing.T) {
 			for r.take("a step", d) {
 				d = Move(tech, req, r.seen())
 			}
-			if d.Action != workloadops.ActDone {
+			if d.Action != workload.ActDone {
 				t.Fatalf("step %d has not ended: %s", step+1, d.Reason)
 			}
 			if want := []int32{2, 5, 5}[step]; r.extra != want {

@@ -8,7 +8,7 @@ import (
 
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/source"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const (
@@ -32,16 +32,16 @@ var publicAnnotations = append([]string{source.AnnotationPackage, source.Annotat
 
 // ChangedFields returns the fields in which two pod templates differ, with their values where these cannot be secret.
 // Queries of URLs are left out.
-func ChangedFields(was, now map[string]any) []workloadops.FieldChange {
-	var out []workloadops.FieldChange
+func ChangedFields(was, now map[string]any) []workload.FieldChange {
+	var out []workload.FieldChange
 	all := appendDifferences(nil, "", withMetadataMaps(was), withMetadataMaps(now), func(path string) bool {
 		return slices.Contains(namedLists, lastField(path))
 	})
 	for i, d := range all {
 		if i == maxChanges {
-			return append(out, workloadops.FieldChange{Field: fmt.Sprintf("and %d more", len(all)-i)})
+			return append(out, workload.FieldChange{Field: fmt.Sprintf("and %d more", len(all)-i)})
 		}
-		change := workloadops.FieldChange{Field: d.path, From: displayValue(d.was), To: displayValue(d.now)}
+		change := workload.FieldChange{Field: d.path, From: displayValue(d.was), To: displayValue(d.now)}
 		if !isPublic(d.path) && (isScalar(d.was) || isScalar(d.now) || d.was != nil && d.now != nil) {
 			change.From, change.To, change.Hidden = "", "", true
 		}

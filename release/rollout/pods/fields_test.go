@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 func templateFrom(t *testing.T, text string) (out map[string]any) {
@@ -21,21 +21,21 @@ func TestChangedFields(t *testing.T) {
 	const base = `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"app","image":"x:1","args":["--token=old"],"env":[{"name":"MODE","value":"a"},{"name":"KEY","value":"secret"}]}]}}`
 	for _, c := range []struct {
 		reason, now string
-		want        []workloadops.FieldChange
+		want        []workload.FieldChange
 	}{
 		{"nothing changes", base, nil},
 		{"the label of a revision is its controller's",
 			`{"metadata":{"labels":{"app":"web","pod-template-hash":"1"}},"spec":{"containers":[{"name":"app","image":"x:1","args":["--token=old"],"env":[{"name":"MODE","value":"a"},{"name":"KEY","value":"secret"}]}]}}`, nil},
 		{"images and labels are shown; values of the environment and arguments are not",
 			`{"metadata":{"labels":{"app":"web","tier":"1"}},"spec":{"containers":[{"name":"app","image":"x:2","args":["--token=new"],"env":[{"name":"MODE","value":"b"}]}]}}`,
-			[]workloadops.FieldChange{{Field: "metadata.labels.tier", To: "1"},
+			[]workload.FieldChange{{Field: "metadata.labels.tier", To: "1"},
 				{Field: "spec.containers[app].image", From: "x:1", To: "x:2"},
 				{Field: "spec.containers[app].args", Hidden: true},
 				{Field: "spec.containers[app].env[KEY]", From: "{…}"},
 				{Field: "spec.containers[app].env[MODE].value", Hidden: true}}},
 		{"annotations of others are named, Slipway's are shown",
 			`{"metadata":{"labels":{"app":"web"},"annotations":{"vault.test/role":"admin","slipway.io/package":"sha256:ab"}},"spec":{"containers":[{"name":"app","image":"x:1","args":["--token=old"],"env":[{"name":"MODE","value":"a"},{"name":"KEY","value":"secret"}]}]}}`,
-			[]workloadops.FieldChange{{Field: "metadata.annotations.slipway.io/package", To: "sha256:ab"},
+			[]workload.FieldChange{{Field: "metadata.annotations.slipway.io/package", To: "sha256:ab"},
 				{Field: "metadata.annotations.vault.test/role", Hidden: true}}},
 	} {
 		got := ChangedFields(templateFrom(t, base), templateFrom(t, c.now))
@@ -44,7 +44,7 @@ func TestChangedFields(t *testing.T) {
 			require.NotContains(t, fmt.Sprint(got), secret, c.reason)
 		}
 	}
-	require.Equal(t, []workloadops.FieldChange{{Field: "spec.containers[app].image", From: "x",
+	require.Equal(t, []workload.FieldChange{{Field: "spec.containers[app].image", From: "x",
 		To: "http://h.test/a?…"}},
 		ChangedFields(templateFrom(t, `{"spec":{"containers":[{"name":"app","image":"x"}]}}`),
 			templateFrom(t, `{"spec":{"containers":[{"name":"app","image":"http://h.test/a?sig=1"}]}}`)),

@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 type finish struct {
@@ -49,14 +49,14 @@ func (f *finish) next() NextAction {
 		f.numbers.Message = "the split holds: the claim is released, everything else stays"
 		// If it stops in the middle of a step, it is paused as well: nothing watches it from now on.
 		rest := f.tech.pauseSettings(f.haltedTask(), f.seen)
-		return f.finalWrite(f.numbers.Message, &workloadops.Write{Step: "freeze",
+		return f.finalWrite(f.numbers.Message, &workload.Write{Step: "freeze",
 			Settings: f.seen.settingsToWrite(rest...)})
 	case rollout.FinishResume:
 		return f.resume()
 	case rollout.FinishRelease:
 		return f.release()
 	case rollout.FinishResumeAndRelease:
-		if d := f.resume(); d.Action != workloadops.ActDone {
+		if d := f.resume(); d.Action != workload.ActDone {
 			return d
 		}
 		return f.release()
@@ -113,7 +113,7 @@ func (f *finish) resume() NextAction {
 		return d
 	}
 	first, _ := f.tech.finalSettings(seen)
-	w := &workloadops.Write{Step: "home", ExpectedClaim: f.req.Claim, Settings: seen.settingsToWrite(first...)}
+	w := &workload.Write{Step: "home", ExpectedClaim: f.req.Claim, Settings: seen.settingsToWrite(first...)}
 	if seen.Rest != nil { // the pause has ended: later changes are the rollout's own
 		w.Annotations = map[string]string{rollout.AnnotationSettled: rollout.SettledState{}.String()}
 	}
@@ -156,7 +156,7 @@ func (f *finish) resume() NextAction {
 
 // noteTemplate records, together with a template that is set, which side it belongs to, and keeps what a workload
 // declares in an annotation.
-func (f *finish) noteTemplate(w *workloadops.Write) {
+func (f *finish) noteTemplate(w *workload.Write) {
 	seen, toStable := f.seen, f.req.To == rollout.SideStable
 	if w.Template == nil {
 		return
@@ -173,7 +173,7 @@ func (f *finish) noteTemplate(w *workloadops.Write) {
 		if w.Annotations == nil {
 			w.Annotations = map[string]string{}
 		}
-		w.Annotations[workloadops.AnnotationRollout] = saved.String()
+		w.Annotations[workload.AnnotationRollout] = saved.String()
 	}
 }
 
@@ -181,17 +181,17 @@ func (f *finish) noteTemplate(w *workloadops.Write) {
 func (f *finish) haltUpdate() (NextAction, bool) {
 	d, waits := f.tech.haltUpdate(f.aim, f.seen)
 	switch d.Action {
-	case workloadops.ActWait:
+	case workload.ActWait:
 		f.numbers.Message = d.Reason
 		return waitOrFail(f.req.Subject, f.seen, f.aim.Hash, d.Reason, 0), true
-	case workloadops.ActWrite:
+	case workload.ActWrite:
 		d.Write.ExpectedClaim = f.req.Claim
 	}
 	return d, waits
 }
 
 // template returns the template to set, nil if the live one is right; edited is true if another client changed it.
-func (f *finish) template() (put *workloadops.Template, edited bool) {
+func (f *finish) template() (put *workload.Template, edited bool) {
 	live, saved := f.seen.Template, f.seen.Saved
 	if f.req.To == rollout.SideStable {
 		switch {
@@ -202,7 +202,7 @@ func (f *finish) template() (put *workloadops.Template, edited bool) {
 		case f.templateAlreadySet() && saved.Declared == "":
 			return nil, true
 		}
-		return &workloadops.Template{Revision: saved.Stable}, false
+		return &workload.Template{Revision: saved.Stable}, false
 	}
 	if live == f.newTemplate && f.newTemplate != "" {
 		return nil, false
@@ -215,7 +215,7 @@ func (f *finish) template() (put *workloadops.Template, edited bool) {
 	if !due && !f.req.OverwriteDrift || f.templateAlreadySet() {
 		return nil, true
 	}
-	return &workloadops.Template{Revision: f.aim.Name}, false
+	return &workload.Template{Revision: f.aim.Name}, false
 }
 
 // templateAlreadySet reports whether this Finish has already set the template: then another client has changed it
@@ -294,21 +294,21 @@ func (f *finish) release() NextAction {
 	}
 	settings, last := f.tech.finalSettings(seen)
 	for _, s := range last { // it replaces the setting of the same path
-		settings = append([]workloadops.Setting{s}, slices.DeleteFunc(settings, func(o workloadops.Setting) bool {
+		settings = append([]workload.Setting{s}, slices.DeleteFunc(settings, func(o workload.Setting) bool {
 			return o.Path == s.Path
 		})...)
 	}
 	f.numbers.Message = fmt.Sprintf("%d of %d pods are ready, nothing of the rollout is left",
 		min(seen.Ready, seen.Replicas), seen.Replicas)
 	return f.finalWrite("remove everything of the rollout, the claim last",
-		&workloadops.Write{Step: "release", Settings: seen.settingsToWrite(settings...),
+		&workload.Write{Step: "release", Settings: seen.settingsToWrite(settings...),
 			Remove: f.annotationsToRemove(), Unlabel: []string{rollout.LabelStableRevision}})
 }
 
 // annotationsToRemove returns the annotations of the rollout. A template that is kept for the next release stays.
 func (f *finish) annotationsToRemove() []string {
-	marks := []string{workloadops.AnnotationRollout, rollout.AnnotationRecover, rollout.AnnotationSettled,
-		rollout.AnnotationRepair, workloadops.AnnotationClaimedBy,
+	marks := []string{workload.AnnotationRollout, rollout.AnnotationRecover, rollout.AnnotationSettled,
+		rollout.AnnotationRepair, workload.AnnotationClaimedBy,
 		rollout.AnnotationInProgressing, rollout.AnnotationExtraStatus, rollout.AnnotationOriginalStrategy}
 	if f.seen.Next != "" && (f.seen.Next == f.seen.Template || f.seen.Next == f.newTemplate) {
 		marks = append(marks, rollout.AnnotationNext)
@@ -317,7 +317,7 @@ func (f *finish) annotationsToRemove() []string {
 }
 
 // finalWrite ends the stage with a write that releases the claim.
-func (f *finish) finalWrite(reason string, w *workloadops.Write) NextAction {
+func (f *finish) finalWrite(reason string, w *workload.Write) NextAction {
 	w.ExpectedClaim, w.Release = f.req.Claim, true
 	d := set(reason, w)
 	d.Ends = true

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // partlyNew is a toy Deployment, paused with two of four pods new.
@@ -34,7 +34,7 @@ func runToEnd(t *testing.T, w *toy, decide func() pods.NextAction) {
 	for range 100 {
 		d := decide()
 		require.Nil(t, d.Failure, d.Reason)
-		ended := d.Action == workloadops.ActDone || d.Action == workloadops.ActWrite &&
+		ended := d.Action == workload.ActDone || d.Action == workload.ActWrite &&
 			w.write(d.Write, w.generation) && d.Ends
 		w.settleAll()
 		if ended {
@@ -110,7 +110,7 @@ func TestFinish_ReportsWorkloadsOwnRevision_WithExtraDeployment(t *testing.T) {
 		{"its ReplicaSet does not exist yet", []pods.Revision{stable}, "", ""},
 		{"it exists", []pods.Revision{stable, own}, "web-2", "2"},
 	} {
-		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4}, Template: newTemplate,
+		seen := pods.Observed{Snapshot: workload.Snapshot{Claim: ourClaim, Replicas: 4}, Template: newTemplate,
 			Revisions: tc.revisions,
 			Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "web-1", StableTemplate: stableTemplate,
 				CanaryWorkload: "web-canary"},
@@ -143,11 +143,11 @@ func TestFinish_ScalesExtraWorkload_WhenWorkloadGrows(t *testing.T) {
 		{"a request of an earlier version has no number", 4, nil, rollout.SideNew, 0},
 		{"on a rollback it serves no requests", 4, &all, rollout.SideStable, 0},
 	} {
-		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 5}, Saved: saved,
+		seen := pods.Observed{Snapshot: workload.Snapshot{Claim: ourClaim, Replicas: 5}, Saved: saved,
 			Template: stableTemplate,
 			Revisions: []pods.Revision{{Name: "stable", Hash: "stable", Template: stableTemplate, HasCounts: true,
 				Desired: 5, Total: 5, Ready: 5}},
-			Extra: &pods.Extra{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: tc.extra}, Name: "web-canary",
+			Extra: &pods.Extra{Snapshot: workload.Snapshot{Claim: ourClaim, Replicas: tc.extra}, Name: "web-canary",
 				UID:      "x",
 				CanaryOf: strategy.CanaryOf("web")}}
 		d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: tc.to,

@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // TestHalt_LeavesPausedState_WhenStepInterrupted: a halt leaves the same state on the workload as a paused step, at any
@@ -53,7 +53,7 @@ func TestHalt_LeavesPausedState_WhenStepInterrupted(t *testing.T) {
 		d := pods.Move(tech, req, w.observe())
 		require.NotEmpty(t, d.Reason, tc.reason)
 		require.Equal(t, int32(10), d.Numbers.Replicas, "%s: its counts are reported", tc.reason)
-		require.Equal(t, workloadops.ActWrite, d.Action, tc.reason)
+		require.Equal(t, workload.ActWrite, d.Action, tc.reason)
 		require.True(t, d.Ends, "%s: nothing is waited for", tc.reason)
 		require.Nil(t, d.Write.Template, tc.reason)
 		require.Equal(t, ourClaim, d.Write.ExpectedClaim, tc.reason)
@@ -66,7 +66,7 @@ func TestHalt_LeavesPausedState_WhenStepInterrupted(t *testing.T) {
 		require.Contains(t, rest.Settings, "/spec/paused", tc.reason)
 		before["/spec/paused"], before["/spec/strategy"] = json.RawMessage("true"), json.RawMessage(tc.want)
 		require.Equal(t, before, w.settings, "%s: all else is its own again", tc.reason)
-		require.Equal(t, workloadops.ActDone, pods.Move(tech, req, w.observe()).Action, "%s: then it is done",
+		require.Equal(t, workload.ActDone, pods.Move(tech, req, w.observe()).Action, "%s: then it is done",
 			tc.reason)
 	}
 }
@@ -82,10 +82,10 @@ func TestHalt_WritesNothing_BeforeFirstPodOrWithoutClaim(t *testing.T) {
 	require.True(t, w.write(begun.Write, w.generation))
 	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition,
 		Replicas: intstr.FromString("100%"), Halt: true}
-	require.Equal(t, workloadops.ActDone, pods.Move(tech, req, w.observe()).Action, "it has its own limits")
+	require.Equal(t, workload.ActDone, pods.Move(tech, req, w.observe()).Action, "it has its own limits")
 	w.claim = "somebody@else"
 	d := pods.Move(tech, req, w.observe())
-	require.Equal(t, workloadops.ActFail, d.Action)
+	require.Equal(t, workload.ActFail, d.Action)
 	require.Equal(t, failure.ClaimLost, d.Failure.Kind)
 }
 
@@ -187,7 +187,7 @@ func TestFinishRelease_RestoresRecreateLast(t *testing.T) {
 	require.True(t, ok)
 	own := json.RawMessage(`{"type":"Recreate"}`)
 	seen := pods.Observed{
-		Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 2, Ready: 2, Settings: map[string]json.RawMessage{
+		Snapshot: workload.Snapshot{Claim: ourClaim, Replicas: 2, Ready: 2, Settings: map[string]json.RawMessage{
 			"/spec/strategy": json.RawMessage(`{"type":"RollingUpdate"}`)}},
 		Saved: &rollout.Saved{Claim: ourClaim, Style: strategy.StylePartition,
 			Settings: map[string]json.RawMessage{"/spec/strategy": own}},
@@ -196,7 +196,7 @@ func TestFinishRelease_RestoresRecreateLast(t *testing.T) {
 		To: rollout.SideStable}, seen)
 	require.NotNil(t, d.Write, d.Reason)
 	require.True(t, d.Write.Release && d.Ends, "the claim goes with it")
-	require.Equal(t, []workloadops.Setting{{Path: "/spec/strategy", Value: own}}, d.Write.Settings)
+	require.Equal(t, []workload.Setting{{Path: "/spec/strategy", Value: own}}, d.Write.Settings)
 }
 
 // TestRolloutWritesNothing_WhileUserRepairsWorkload: while a user repairs a workload, no Move and no Finish writes to

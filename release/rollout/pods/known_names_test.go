@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // declaring is a workload of two pods whose new template is held, with these fields of its own.
@@ -58,7 +58,7 @@ func TestOriginalStrategyIsAnnotated_OfBlueGreen(t *testing.T) {
 		d := Begin(tech, rollout.BeginRequest{Subject: rollout.Subject{Workload: catalog.Workload{WorkloadRef: c.ref},
 			Name: "web", Claim: "rollout/default/shop/web@1"},
 			Strategy: strategy.Strategy{Style: c.style}}, seen)
-		require.Equal(t, workloadops.ActWrite, d.Action, "%s: %s", c.reason, d.Reason)
+		require.Equal(t, workload.ActWrite, d.Action, "%s: %s", c.reason, d.Reason)
 		noted := d.Write.Annotations[rollout.AnnotationOriginalStrategy]
 		if c.want == "" {
 			require.Empty(t, noted, c.reason)

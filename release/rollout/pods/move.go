@@ -11,7 +11,6 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 type move struct {
@@ -67,13 +66,13 @@ func (m *move) next() NextAction {
 	}
 	d := m.techniqueAction()
 	switch d.Action {
-	case workloadops.ActWrite:
+	case workload.ActWrite:
 		return m.completeWrite(d)
-	case workloadops.ActWait:
+	case workload.ActWait:
 		return m.wait(d.Reason)
-	case workloadops.ActDone:
+	case workload.ActDone:
 		return m.endMove()
-	case workloadops.ActDelete:
+	case workload.ActDelete:
 		if m.seen.BlockedByBudget != "" {
 			return m.waitForBudget()
 		}
@@ -90,9 +89,9 @@ func (m *move) waitForBudget() NextAction {
 			int64(deadline/time.Second), m.seen.BlockedByBudget)
 	}
 	d := wait(progress + ": " + m.seen.BlockedByBudget)
-	d.RecheckAfter = workloadops.BudgetRetryInterval
+	d.RecheckAfter = workload.BudgetRetryInterval
 	if m.req.ReportStuck {
-		d.Action = workloadops.ActDone
+		d.Action = workload.ActDone
 		m.numbers.Stuck, m.numbers.SpentSeconds = m.seen.BlockedByBudget, int64(m.seen.Elapsed/time.Second)
 	}
 	return d
@@ -224,8 +223,8 @@ func (m *move) recordNewAutoscalers() (NextAction, bool) {
 		return NextAction{}, false
 	}
 	d := set("record an autoscaler that another client has added",
-		&workloadops.Write{Step: "autoscaler", ExpectedClaim: m.req.Claim,
-			Annotations: map[string]string{workloadops.AnnotationRollout: saved.String(),
+		&workload.Write{Step: "autoscaler", ExpectedClaim: m.req.Claim,
+			Annotations: map[string]string{workload.AnnotationRollout: saved.String(),
 				rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}})
 	return d, true
 }
@@ -271,7 +270,7 @@ func (m *move) completeWrite(d NextAction) NextAction {
 		w.Annotations = map[string]string{}
 	}
 	if next.String() != m.seen.Saved.String() {
-		w.Annotations[workloadops.AnnotationRollout] = next.String()
+		w.Annotations[workload.AnnotationRollout] = next.String()
 	}
 	// the workload itself has it from now on
 	if w.Template != nil && !m.req.Back && w.KeepTemplate == "" && m.seen.Next != "" && m.seen.Next == m.newTemplate {
@@ -305,7 +304,7 @@ func (m *move) endMove() NextAction {
 		return done(m.numbers.Message)
 	}
 	settings := m.tech.pauseSettings(t, m.seen)
-	w := &workloadops.Write{Step: "rest", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
+	w := &workload.Write{Step: "rest", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
 	rest := rollout.SettledState{Template: m.seen.Template, Replicas: m.seen.Replicas, Surge: m.tech.surplus(m.seen),
 		Settings: m.recordedSettings(settings)}
 	if m.seen.Rest == nil || m.seen.Rest.String() != rest.String() {
@@ -316,7 +315,7 @@ func (m *move) endMove() NextAction {
 }
 
 // publishExtraStatus records on a Deployment under a Rollout object what other tools read about its new pods.
-func (m *move) publishExtraStatus(w *workloadops.Write) {
+func (m *move) publishExtraStatus(w *workload.Write) {
 	if m.seen.Saved.Declared == "" || m.req.Workload.WorkloadRef.Lookup().Means != workload.Limits {
 		return
 	}
@@ -332,13 +331,13 @@ func (m *move) publishExtraStatus(w *workloadops.Write) {
 
 // recordedSettings returns the borrowed fields as these settings leave them, in canonical JSON, as the annotation
 // stores them.
-func (m *move) recordedSettings(settings []workloadops.Setting) map[string]json.RawMessage {
+func (m *move) recordedSettings(settings []workload.Setting) map[string]json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	for _, path := range m.tech.Pointers() {
-		fields[path] = workloadops.Canonical(m.seen.Settings[path])
+		fields[path] = workload.Canonical(m.seen.Settings[path])
 	}
 	for _, s := range settings {
-		fields[s.Path] = workloadops.Canonical(s.Value)
+		fields[s.Path] = workload.Canonical(s.Value)
 	}
 	return fields
 }
@@ -356,8 +355,8 @@ func stableWhileEmpty(seen Observed) NextAction {
 		rest.Settings = seen.Rest.Settings
 	}
 	return set("set the stable template while it has no pods: otherwise its next pods would all be new",
-		&workloadops.Write{Step: "empty",
-			Template: &workloadops.Template{Revision: seen.Saved.Stable}, KeepTemplate: keep,
+		&workload.Write{Step: "empty",
+			Template: &workload.Template{Revision: seen.Saved.Stable}, KeepTemplate: keep,
 			Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}})
 }
 
@@ -372,18 +371,18 @@ func (m *move) undoEdits() (NextAction, bool) {
 		return NextAction{}, false
 	}
 	d := set("restore the fields that another client has changed during the pause",
-		&workloadops.Write{Step: "undisturb", Settings: settings, ExpectedClaim: m.req.Claim})
+		&workload.Write{Step: "undisturb", Settings: settings, ExpectedClaim: m.req.Claim})
 	return d, true
 }
 
 // fieldsToRestore returns the fields that another client has changed during a pause, with their recorded values.
-func (m *move) fieldsToRestore() (settings []workloadops.Setting) {
+func (m *move) fieldsToRestore() (settings []workload.Setting) {
 	// what holds another template's pods stays
 	if m.seen.Rest == nil || m.seen.Saved.Declared != "" && m.seen.Template != m.newTemplate {
 		return nil
 	}
 	for _, path := range m.seen.Rest.ChangedFields(m.seen.Settings) {
-		settings = append(settings, workloadops.Setting{Path: path, Value: m.seen.Rest.Settings[path]})
+		settings = append(settings, workload.Setting{Path: path, Value: m.seen.Rest.Settings[path]})
 	}
 	return settings
 }
@@ -399,7 +398,7 @@ func (m *move) halt() NextAction {
 	if settings == nil {
 		settings = m.fieldsToRestore()
 	}
-	w := &workloadops.Write{Step: "halt", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
+	w := &workload.Write{Step: "halt", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
 	rest := rollout.SettledState{Surge: m.tech.surplus(m.seen)}
 	begun := m.task.Placed || settings != nil || m.tech.usesExtraWorkload() && m.seen.Extra != nil
 	if begun {
@@ -426,7 +425,7 @@ func (m *move) rescaleExtra() (NextAction, bool) {
 }
 
 // finalWrite ends the move with a write, or at once if there is nothing to write.
-func (m *move) finalWrite(w *workloadops.Write, reason string) NextAction {
+func (m *move) finalWrite(w *workload.Write, reason string) NextAction {
 	if len(w.Settings) == 0 && len(w.Annotations) == 0 {
 		return done(m.numbers.Message)
 	}
@@ -444,8 +443,8 @@ func (m *move) wait(text string) NextAction {
 	d := waitOrFail(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
 	troubled := d.RecheckAfter > 0 // a pod has a problem that may pass
 	late := m.seen.PodsSeen && m.seen.StalledFor >= min(deadlineOf(m.req.Subject)/2, reportStuckAfter)
-	if m.req.ReportStuck && d.Action == workloadops.ActWait && (troubled || late) {
-		d.Action = workloadops.ActDone
+	if m.req.ReportStuck && d.Action == workload.ActWait && (troubled || late) {
+		d.Action = workload.ActDone
 		m.numbers.Stuck, m.numbers.SpentSeconds = explain(m.seen, m.task.Aim.Hash), int64(m.seen.Elapsed/time.Second)
 	}
 	return d

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // TestMove_ReportsPodsOfNeitherVersion_AfterRetry: the progress mentions pods of another client's edit that remain
@@ -33,7 +33,7 @@ func TestMove_ReportsPodsOfNeitherVersion_AfterRetry(t *testing.T) {
 
 	w.template = "t-other"
 	d := pods.Move(tech, req, w.observe())
-	require.Equal(t, workloadops.ActFail, d.Action, "an edited template stops the rollout")
+	require.Equal(t, workload.ActFail, d.Action, "an edited template stops the rollout")
 	require.Contains(t, d.Reason, "another client changed its pod template during the rollout")
 	numbers, _ := d.Failure.Data.(rollout.MoveResult)
 	require.Equal(t, int32(10), numbers.Replicas, "the failure carries the pod counts")
@@ -41,13 +41,13 @@ func TestMove_ReportsPodsOfNeitherVersion_AfterRetry(t *testing.T) {
 
 	req.OverwriteDrift = true
 	d = pods.Move(tech, req, w.observe())
-	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workload.ActWrite, d.Action, d.Reason)
 	require.Equal(t, newTemplate, d.Write.Template.Revision)
 	require.True(t, w.write(d.Write, w.generation))
 	w.observed = w.generation
 
 	d = pods.Move(tech, req, w.observe())
-	require.Equal(t, workloadops.ActDone, d.Action, d.Reason)
+	require.Equal(t, workload.ActDone, d.Action, d.Reason)
 	require.Equal(t, "step 1: 8 of 8 new pods are ready, 1 of neither version, left by another client's edit, stay "+
 		"until more pods move", d.Reason)
 }
@@ -58,7 +58,7 @@ func TestRetry_WaitsForStablePods_WithExtraWorkload(t *testing.T) {
 	t.Parallel()
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
 	seen := func(template string, stable, ready int32) pods.Observed {
-		return pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4, Total: 4, Ready: 4,
+		return pods.Observed{Snapshot: workload.Snapshot{Claim: ourClaim, Replicas: 4, Total: 4, Ready: 4,
 			Settings: map[string]json.RawMessage{"/spec/strategy": json.RawMessage(
 				`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}}`)}}, Template: template,
 			Expected: newTemplate, Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "s",
@@ -69,7 +69,7 @@ func TestRetry_WaitsForStablePods_WithExtraWorkload(t *testing.T) {
 					Ready: 4 - stable},
 			}, Extra: &pods.Extra{Name: "web-canary", CanaryOf: strategy.CanaryOf("web"), Template: newTemplate,
 				Hash:     "c",
-				Snapshot: workloadops.Snapshot{Replicas: 2, Total: 2, Ready: 2, Updated: 2}}}
+				Snapshot: workload.Snapshot{Replicas: 2, Total: 2, Ready: 2, Updated: 2}}}
 	}
 	req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StyleCanary,
 		Replicas: intstr.FromString("50%"), Template: newTemplate}
@@ -77,18 +77,18 @@ func TestRetry_WaitsForStablePods_WithExtraWorkload(t *testing.T) {
 		reason  string
 		putBack bool
 		seen    pods.Observed
-		want    workloadops.Action
+		want    workload.Action
 		says    string
 	}{
-		{"an edit stops it", false, seen("t-other", 0, 0), workloadops.ActFail,
+		{"an edit stops it", false, seen("t-other", 0, 0), workload.ActFail,
 			"another client changed its pod template"},
-		{"retry restores the template", true, seen("t-other", 0, 0), workloadops.ActWrite,
+		{"retry restores the template", true, seen("t-other", 0, 0), workload.ActWrite,
 			"restore the workload's stable template"},
-		{"its controller is restoring the pods", true, seen(stableTemplate, 2, 2), workloadops.ActWait,
+		{"its controller is restoring the pods", true, seen(stableTemplate, 2, 2), workload.ActWait,
 			"bringing the stable pods back"},
-		{"as many as its own limits require are ready", true, seen(stableTemplate, 4, 3), workloadops.ActDone,
+		{"as many as its own limits require are ready", true, seen(stableTemplate, 4, 3), workload.ActDone,
 			"2 of 2 new pods are ready"},
-		{"no other step waits for stable pods", false, seen(stableTemplate, 2, 2), workloadops.ActDone,
+		{"no other step waits for stable pods", false, seen(stableTemplate, 2, 2), workload.ActDone,
 			"2 of 2 new pods are ready"},
 	} {
 		req.OverwriteDrift = tc.putBack
@@ -111,7 +111,7 @@ func TestFreeze_PausesWorkload_DuringStep(t *testing.T) {
 		`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":8}}`)
 	d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishFreeze,
 		To: rollout.SideStable, Template: newTemplate}, w.observe())
-	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workload.ActWrite, d.Action, d.Reason)
 	require.True(t, d.Write.Release, "the claim is released in the same write")
 	require.True(t, w.write(d.Write, w.generation))
 	require.JSONEq(t, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":3}}`,
@@ -131,7 +131,7 @@ func TestMove_FailsGone_WhenWorkloadRecreated(t *testing.T) {
 		Replicas: intstr.FromString("20%")}
 	req.UID = "first"
 	d := pods.Move(tech, req, seen)
-	require.Equal(t, workloadops.ActFail, d.Action)
+	require.Equal(t, workload.ActFail, d.Action)
 	require.Equal(t, failure.Gone, d.Failure.Kind)
 	require.Contains(t, d.Reason, "another of the same name")
 }
@@ -148,24 +148,24 @@ func TestFinishAutoscalers_RestoresLimits_WhenWorkloadDeleted(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		seen   pods.Observed
-		want   workloadops.Action
+		want   workload.Action
 	}{
 		{"no workload of the name exists", pods.Observed{Autoscalers: pinned}, pods.ActAutoscaler},
 		{"another exists, without a release", pods.Observed{UID: "second", Autoscalers: pinned}, pods.ActAutoscaler},
-		{"it is being deleted", pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Deleting: true},
+		{"it is being deleted", pods.Observed{Snapshot: workload.Snapshot{Claim: ourClaim, Deleting: true},
 			UID: "first", Saved: lists, Autoscalers: pinned}, pods.ActAutoscaler},
 		{"it was recreated with all its annotations",
-			pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim}, UID: "second", Saved: lists,
+			pods.Observed{Snapshot: workload.Snapshot{Claim: ourClaim}, UID: "second", Saved: lists,
 				Autoscalers: pinned}, pods.ActAutoscaler},
 		{"another release of the next one has borrowed it",
-			pods.Observed{Snapshot: workloadops.Snapshot{Claim: "rollout/default/shop/web@run-2"}, UID: "second",
-				Saved: lists, Autoscalers: pinned}, workloadops.ActDone},
+			pods.Observed{Snapshot: workload.Snapshot{Claim: "rollout/default/shop/web@run-2"}, UID: "second",
+				Saved: lists, Autoscalers: pinned}, workload.ActDone},
 		{"another release of the next one was frozen", pods.Observed{UID: "second", Saved: lists, Autoscalers: pinned},
-			workloadops.ActDone},
+			workload.ActDone},
 		{"another release that pins none does not restore it",
-			pods.Observed{Snapshot: workloadops.Snapshot{Claim: "rollout/default/shop/web@run-2"}, UID: "second",
+			pods.Observed{Snapshot: workload.Snapshot{Claim: "rollout/default/shop/web@run-2"}, UID: "second",
 				Saved: &rollout.Saved{}, Autoscalers: pinned}, pods.ActAutoscaler},
-		{"none is pinned any more", pods.Observed{Autoscalers: pinned[:1]}, workloadops.ActDone},
+		{"none is pinned any more", pods.Observed{Autoscalers: pinned[:1]}, workload.ActDone},
 	} {
 		d := pods.Finish(tech, req, tc.seen)
 		require.Equal(t, tc.want, d.Action, "%s: %s", tc.reason, d.Reason)
@@ -225,7 +225,7 @@ func TestMove_FailsWithDrift_WhenFieldsKeepChanging(t *testing.T) {
 		Replicas: intstr.FromString("50%"), Template: newTemplate}
 	seen := w.observe()
 	seen.EditConflict = pods.EditConflict{Times: rollout.MaxRestores, Fields: "spec.minReadySeconds", By: "helm"}
-	require.Equal(t, workloadops.ActWrite, pods.Move(tech, req, seen).Action,
+	require.Equal(t, workload.ActWrite, pods.Move(tech, req, seen).Action,
 		"as often as edits are undone during a pause")
 	seen.EditConflict.Times++
 	d := pods.Move(tech, req, seen)

@@ -7,22 +7,22 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
-// The actions in addition to those of workloadops.
+// The actions in addition to those of release/workload.
 const (
 	// ActExtra executes NextAction.Extra: a change of the extra Deployment.
-	ActExtra workloadops.Action = "extra"
+	ActExtra workload.Action = "extra"
 	// ActAutoscaler executes NextAction.Autoscaler: pins or restores one.
-	ActAutoscaler workloadops.Action = "autoscaler"
+	ActAutoscaler workload.Action = "autoscaler"
 	// ActNumber labels the pods of NextAction.Number.
-	ActNumber workloadops.Action = "number"
+	ActNumber workload.Action = "number"
 )
 
 // NextAction is what to do next with a workload, and why.
 type NextAction struct {
-	workloadops.NextAction
+	workload.NextAction
 	Extra      *ExtraChange
 	Autoscaler *AutoscalerChange
 	Number     *PodNumbers
@@ -39,7 +39,7 @@ type NextAction struct {
 
 // PodNumbers are the labels of the pods that a step has added.
 type PodNumbers struct {
-	Pods             []workloadops.Pod
+	Pods             []workload.Pod
 	RolloutID, Batch string
 }
 
@@ -62,42 +62,42 @@ type AutoscalerChange struct {
 	Pin *int32
 }
 
-func next(a workloadops.NextAction) NextAction { return NextAction{NextAction: a} }
+func next(a workload.NextAction) NextAction { return NextAction{NextAction: a} }
 
 func readPods(reason string) NextAction {
-	return next(workloadops.Next(workloadops.ActReadPods, reason))
+	return next(workload.Next(workload.ActReadPods, reason))
 }
 
 // done reports that the pods are as the technique requires, or that the move has ended.
-func done(reason string) NextAction { return next(workloadops.Next(workloadops.ActDone, reason)) }
+func done(reason string) NextAction { return next(workload.Next(workload.ActDone, reason)) }
 
 // wait reports that the technique waits for the cluster. The caller adds the pods' status and decides by their problems
 // and the deadline.
-func wait(reason string) NextAction { return next(workloadops.Next(workloadops.ActWait, reason)) }
+func wait(reason string) NextAction { return next(workload.Next(workload.ActWait, reason)) }
 
-func set(reason string, w *workloadops.Write) NextAction {
-	return next(workloadops.NextAction{Action: workloadops.ActWrite, Reason: reason, Write: w})
+func set(reason string, w *workload.Write) NextAction {
+	return next(workload.NextAction{Action: workload.ActWrite, Reason: reason, Write: w})
 }
 
-func remove(list []workloadops.Pod, format string, args ...any) NextAction {
-	return next(workloadops.NextAction{Action: workloadops.ActDelete, Delete: list,
+func remove(list []workload.Pod, format string, args ...any) NextAction {
+	return next(workload.NextAction{Action: workload.ActDelete, Delete: list,
 		Reason: fmt.Sprintf(format, args...)})
 }
 
 func changeExtra(change ExtraChange, format string, args ...any) NextAction {
-	a := next(workloadops.Next(ActExtra, fmt.Sprintf(format, args...)))
+	a := next(workload.Next(ActExtra, fmt.Sprintf(format, args...)))
 	a.Extra = &change
 	return a
 }
 
 func changeAutoscaler(change AutoscalerChange, format string, args ...any) NextAction {
-	a := next(workloadops.Next(ActAutoscaler, fmt.Sprintf(format, args...)))
+	a := next(workload.Next(ActAutoscaler, fmt.Sprintf(format, args...)))
 	a.Autoscaler = &change
 	return a
 }
 
 func failf(kind failure.Kind, format string, args ...any) NextAction {
-	return next(workloadops.Fail(failure.New(kind, format, args...)))
+	return next(workload.Fail(failure.New(kind, format, args...)))
 }
 
 // failDrift fails because another client has changed the workload.
@@ -140,32 +140,32 @@ func checkClaim(s rollout.Subject, seen Observed) (NextAction, bool) {
 	case seen.Claim == s.Claim && seen.SavedProblem != "":
 		return failf(failure.Refused, "%s: the annotation %s cannot be read (%s): repair it manually, or restore the "+
 			"workload as the annotation %s describes",
-			s.Workload, workloadops.AnnotationRollout, seen.SavedProblem, rollout.AnnotationRecover), true
+			s.Workload, workload.AnnotationRollout, seen.SavedProblem, rollout.AnnotationRecover), true
 	case seen.Claim == s.Claim && seen.Saved == nil:
 		return failf(failure.ClaimLost,
 			"%s: another client removed the annotation %s, so what was borrowed is unknown: check its template and "+
 				"update settings manually",
-			s.Workload, workloadops.AnnotationRollout), true
+			s.Workload, workload.AnnotationRollout), true
 	case seen.Repairer != "" && (seen.Claim == s.Claim || s.TakeOver != "" && seen.Claim == s.TakeOver):
-		return next(workloadops.Fail(rollout.UnderRepair(s.Workload.String(), seen.Repairer))), true
+		return next(workload.Fail(rollout.UnderRepair(s.Workload.String(), seen.Repairer))), true
 	case seen.Claim == s.Claim:
 		return NextAction{}, false
-	case workloadops.MayTakeOver(s.Claim, s.TakeOver, seen.Claim):
+	case workload.MayTakeOver(s.Claim, s.TakeOver, seen.Claim):
 		return takeOver(s, seen), true
 	}
 	return failf(failure.ClaimLost, "%s: another client removed this rollout's claim (annotation %s): %s. Nothing "+
 		"more is done to it; "+
-		"check its template and update settings manually", s.Workload, workloadops.AnnotationClaimedBy,
-		workloadops.CurrentHolder(s.Claim, seen.Claim)), true
+		"check its template and update settings manually", s.Workload, workload.AnnotationClaimedBy,
+		workload.CurrentHolder(s.Claim, seen.Claim)), true
 }
 
 // takeOver replaces another release's claim by this one's; what was saved stays.
 func takeOver(s rollout.Subject, seen Observed) NextAction {
 	reason := "take the claim"
 	if seen.Claim != "" {
-		reason = fmt.Sprintf("take over from %s, which has ended", workloadops.ParseHolder(seen.Claim).WorkflowID)
+		reason = fmt.Sprintf("take over from %s, which has ended", workload.ParseHolder(seen.Claim).WorkflowID)
 	}
-	return set(reason, &workloadops.Write{Step: "take-over", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true,
+	return set(reason, &workload.Write{Step: "take-over", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true,
 		Claim: s.Claim})
 }
 
@@ -174,7 +174,7 @@ func deadlineOf(s rollout.Subject) time.Duration {
 }
 
 // waitOrFail waits on or fails: at the deadline, or earlier if a pod of the target version has a problem that does not
-// pass (workloadops.Snapshot.PatienceLeft). hash is that version's, progress describes how far it is.
+// pass (operation.Snapshot.PatienceLeft). hash is that version's, progress describes how far it is.
 func waitOrFail(s rollout.Subject, seen Observed, hash, progress string, tolerated int32) NextAction {
 	deadline := deadlineOf(s)
 	expired := seen.Elapsed >= deadline
@@ -202,7 +202,7 @@ func waitOrFail(s rollout.Subject, seen Observed, hash, progress string, tolerat
 // trouble returns how long the problems of the version's pods may still last; false if no more of its pods are stuck
 // than are tolerated.
 func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration) (left time.Duration, troubled bool) {
-	left, stuck := workloadops.PatienceLimit, int32(0)
+	left, stuck := workload.PatienceLimit, int32(0)
 	for _, p := range seen.allPods() {
 		if p.Stuck() && p.Revision == hash {
 			stuck++
@@ -234,7 +234,7 @@ func explain(seen Observed, hash string) string {
 
 // podStatusReason returns the status reason of a pod that is not ready, preferably a stuck one of the target version.
 func podStatusReason(seen Observed, hash string) string {
-	return workloadops.WorstPodReason(seen.allPods(), func(p workloadops.Pod) int {
+	return workload.WorstPodReason(seen.allPods(), func(p workload.Pod) int {
 		rank := 0
 		if !p.Deleting {
 			rank++

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // numberPods labels the pods of a revision that do not carry the release's ID yet with that ID and the batch's number.
@@ -26,13 +26,13 @@ func numberPods(b *rollout.Batch, name string, aim Revision, seen Observed) (d N
 	case !seen.PodsSeen:
 		return readPods("read which pods the step has added"), true
 	}
-	fresh := slices.DeleteFunc(seen.allPods(), func(p workloadops.Pod) bool {
+	fresh := slices.DeleteFunc(seen.allPods(), func(p workload.Pod) bool {
 		return p.Revision != aim.Hash || !p.Alive() || p.RolloutID == id
 	})
 	if len(fresh) == 0 {
 		return NextAction{}, false
 	}
-	d = next(workloadops.Next(ActNumber, fmt.Sprintf("number %d pods of step %d", len(fresh), b.Step)))
+	d = next(workload.Next(ActNumber, fmt.Sprintf("number %d pods of step %d", len(fresh), b.Step)))
 	d.Number = &PodNumbers{Pods: fresh, RolloutID: id, Batch: fmt.Sprint(b.Step)}
 	return d, true
 }

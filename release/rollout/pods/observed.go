@@ -10,13 +10,13 @@ import (
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Observed is a snapshot of a workload with the additional state that rollouts need.
 type Observed struct {
-	workloadops.Snapshot
-	// Saved is what a rollout saved (workloadops.AnnotationRollout), nil if nothing is saved. SavedProblem is why it could
+	workload.Snapshot
+	// Saved is what a rollout saved (operation.AnnotationRollout), nil if nothing is saved. SavedProblem is why it could
 	// not be read.
 	Saved        *rollout.Saved
 	SavedProblem string
@@ -33,7 +33,7 @@ type Observed struct {
 	Recalled *strategy.Revision
 	// ExtraStatus is rollout.AnnotationExtraStatus, "" when it is absent.
 	ExtraStatus string
-	// Busy is workloadops.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
+	// Busy is operation.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
 	Busy string
 	// Repairer is the user who is repairing the workload (rollout.AnnotationRepair); "" if there is none, or if this
 	// client does the repair.
@@ -92,7 +92,7 @@ type Revision struct {
 
 // Extra is the extra Deployment of StyleCanary, with its own pods, which are read together with those of the workload.
 type Extra struct {
-	workloadops.Snapshot
+	workload.Snapshot
 	Name string
 	UID  string
 	// CanaryOf is the value of its label strategy.LabelCanaryOf, which identifies the workload.
@@ -141,20 +141,20 @@ func (o Observed) Count(r Revision) (total, ready int32) {
 	if r.HasCounts {
 		return r.Total, r.Ready
 	}
-	are := func(p workloadops.Pod) bool { return p.Revision == r.Hash && r.Hash != "" && p.Alive() }
-	return o.CountPods(are), o.CountPods(func(p workloadops.Pod) bool { return are(p) && p.Ready })
+	are := func(p workload.Pod) bool { return p.Revision == r.Hash && r.Hash != "" && p.Alive() }
+	return o.CountPods(are), o.CountPods(func(p workload.Pod) bool { return are(p) && p.Ready })
 }
 
 // settingsToWrite returns the settings that differ from what the workload has.
-func (o Observed) settingsToWrite(settings ...workloadops.Setting) []workloadops.Setting {
-	return slices.DeleteFunc(settings, func(s workloadops.Setting) bool {
-		return workloadops.SameJSON(s.Value, o.Settings[s.Path])
+func (o Observed) settingsToWrite(settings ...workload.Setting) []workload.Setting {
+	return slices.DeleteFunc(settings, func(s workload.Setting) bool {
+		return workload.SameJSON(s.Value, o.Settings[s.Path])
 	})
 }
 
 // has reports whether the workload has this setting.
-func (o Observed) has(s workloadops.Setting) bool {
-	return workloadops.SameJSON(s.Value, o.Settings[s.Path])
+func (o Observed) has(s workload.Setting) bool {
+	return workload.SameJSON(s.Value, o.Settings[s.Path])
 }
 
 // leftOnStable reports whether its last pause left it with the stable template, as when a workload was scaled to zero.
@@ -172,7 +172,7 @@ func (o Observed) onlyRevision() (Revision, bool) {
 		all, counted = all+r.Total, counted || r.HasCounts
 	}
 	if !counted {
-		all = o.CountPods(workloadops.Pod.Alive)
+		all = o.CountPods(workload.Pod.Alive)
 	}
 	return o.newest(func(r Revision) bool {
 		total, _ := o.Count(r)
@@ -181,7 +181,7 @@ func (o Observed) onlyRevision() (Revision, bool) {
 }
 
 // allPods returns the workload's pods and those of the extra workload.
-func (o Observed) allPods() []workloadops.Pod {
+func (o Observed) allPods() []workload.Pod {
 	if o.Extra == nil {
 		return o.Pods
 	}

@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // pathUpdateStrategy is what a rollout borrows of every kind but a Deployment.
@@ -40,7 +40,7 @@ type updateStrategy struct {
 
 func parseStrategy(raw json.RawMessage) updateStrategy {
 	var s updateStrategy
-	if !workloadops.AbsentJSON(raw) {
+	if !workload.AbsentJSON(raw) {
 		_ = json.Unmarshal(raw, &s) // the API server has checked it
 	}
 	return s
@@ -68,7 +68,7 @@ func (partitioned) CountsPods() bool { return true }
 func (k partitioned) refusalReason(seen Observed) string {
 	s := parseStrategy(seen.Settings[pathUpdateStrategy])
 	switch {
-	case s.Type == workloadops.UpdateOnDelete:
+	case s.Type == workload.UpdateOnDelete:
 		return "updates its pods only when they are deleted (update type OnDelete): set its update type to " +
 			"RollingUpdate first"
 	case s.Paused || s.RollingUpdate.Paused:
@@ -121,7 +121,7 @@ func (k partitioned) hasLeftovers(t task, seen Observed) bool {
 	if !k.share || t.Total < t.Target || t.Ready < t.Total {
 		return false
 	}
-	others := seen.CountPods(func(p workloadops.Pod) bool { return p.Alive() && p.Revision != t.Aim.Hash })
+	others := seen.CountPods(func(p workload.Pod) bool { return p.Alive() && p.Revision != t.Aim.Hash })
 	return others > max(t.Size-t.Target, 0)
 }
 
@@ -134,9 +134,9 @@ func (k partitioned) stopForeignUpdate(t task, seen Observed) (NextAction, bool)
 	}
 	if stop := seen.settingsToWrite(k.partitionSetting(seen, t.Size, t.Size)); len(stop) > 0 {
 		return set("stop the update that another client's edit started",
-			&workloadops.Write{Step: "hold", Settings: stop}), true
+			&workload.Write{Step: "hold", Settings: stop}), true
 	}
-	settled := seen.CountPods(func(p workloadops.Pod) bool { return !p.Deleting && (p.Ready || p.Stuck()) })
+	settled := seen.CountPods(func(p workload.Pod) bool { return !p.Deleting && (p.Ready || p.Stuck()) })
 	if seen.Lagging() || settled < t.Size {
 		return wait("the update that another client's edit started is stopping"), true
 	}
@@ -153,7 +153,7 @@ func (k partitioned) haltUpdate(stable Revision, seen Observed) (NextAction, boo
 		asked = max(seen.Replicas-p.IntVal, 0)
 	}
 	// A stable pod with a problem of its own is not waited for.
-	settled := seen.CountPods(func(p workloadops.Pod) bool {
+	settled := seen.CountPods(func(p workload.Pod) bool {
 		return !p.Deleting && (p.Ready || p.Stuck() && p.Revision == stable.Hash)
 	})
 	steady := settled >= seen.Replicas && !seen.Lagging()
@@ -162,7 +162,7 @@ func (k partitioned) haltUpdate(stable Revision, seen Observed) (NextAction, boo
 	}
 	if stop := seen.settingsToWrite(k.partitionSetting(seen, seen.Replicas, seen.Replicas)); len(stop) > 0 {
 		return set("stop the update that is under way before finalising",
-			&workloadops.Write{Step: "hold", Settings: stop}), true
+			&workload.Write{Step: "hold", Settings: stop}), true
 	}
 	if stuck := k.blockingPods(stable, seen); len(stuck) > 0 {
 		return removeStuck(stuck), true
@@ -174,7 +174,7 @@ func (k partitioned) haltUpdate(stable Revision, seen Observed) (NextAction, boo
 // first.
 func (k partitioned) keep(t task, seen Observed) int32 {
 	own := parseStrategy(seen.savedSetting(pathUpdateStrategy))
-	if t.Request.Back && k.ordinals && workloadops.AbsentJSON(own.RollingUpdate.UnorderedUpdate) {
+	if t.Request.Back && k.ordinals && workload.AbsentJSON(own.RollingUpdate.UnorderedUpdate) {
 		back := t.Target - (t.Size - min(t.Request.From, t.Size))
 		return t.Size - max(back, 0)
 	}
@@ -183,8 +183,8 @@ func (k partitioned) keep(t task, seen Observed) int32 {
 
 // partitionSetting returns the update strategy with a partition that keeps this many pods; every other field is the
 // workload's own.
-func (k partitioned) partitionSetting(seen Observed, keep, size int32) workloadops.Setting {
-	return workloadops.Setting{Path: pathUpdateStrategy,
+func (k partitioned) partitionSetting(seen Observed, keep, size int32) workload.Setting {
+	return workload.Setting{Path: pathUpdateStrategy,
 		Value: k.withPartition(seen.savedSetting(pathUpdateStrategy), keep, size)}
 }
 
@@ -220,7 +220,7 @@ func shareOf(keep, size int32) any {
 // withFields sets fields of an object, or of an object within it, and keeps the others.
 func withFields(own json.RawMessage, fields map[string]any, under ...string) json.RawMessage {
 	root := map[string]any{}
-	if !workloadops.AbsentJSON(own) {
+	if !workload.AbsentJSON(own) {
 		_ = json.Unmarshal(own, &root) // the API server has checked it
 	}
 	at := root
@@ -233,45 +233,45 @@ func withFields(own json.RawMessage, fields map[string]any, under ...string) jso
 
 // pauseSettings changes nothing at the end of a step. In the middle of one, the partition keeps all pods that have not
 // moved: otherwise the controller would replace them up to the step's target.
-func (k partitioned) pauseSettings(t task, seen Observed) []workloadops.Setting {
+func (k partitioned) pauseSettings(t task, seen Observed) []workload.Setting {
 	if !t.Request.Halt || !t.Placed {
 		return nil
 	}
 	t.Target = min(t.Total, t.Target) // never more than the step allows: some may be about to be removed
-	return []workloadops.Setting{k.partitionSetting(seen, k.keep(t, seen), t.Size)}
+	return []workload.Setting{k.partitionSetting(seen, k.keep(t, seen), t.Size)}
 }
 
 // finalSettings restores the strategy. A partition of the workload's own is restored last, since it would keep pods
 // from being moved.
-func (k partitioned) finalSettings(seen Observed) (first, last []workloadops.Setting) {
-	own := workloadops.Setting{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}
+func (k partitioned) finalSettings(seen Observed) (first, last []workload.Setting) {
+	own := workload.Setting{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}
 	s := parseStrategy(own.Value)
 	for _, p := range []*intstr.IntOrString{s.Partition, s.RollingUpdate.Partition} {
 		if p != nil && (p.IntVal != 0 || p.StrVal != "" && p.StrVal != "0%") {
-			return []workloadops.Setting{k.partitionSetting(seen, 0, 0)}, []workloadops.Setting{own}
+			return []workload.Setting{k.partitionSetting(seen, 0, 0)}, []workload.Setting{own}
 		}
 	}
-	return []workloadops.Setting{own}, nil
+	return []workload.Setting{own}, nil
 }
 
 // nativeSettings lets the controller go to the end within the workload's own limits.
-func (k partitioned) nativeSettings(seen Observed) []workloadops.Setting {
+func (k partitioned) nativeSettings(seen Observed) []workload.Setting {
 	first, _ := k.finalSettings(seen)
 	return first
 }
 
 // blockingPods returns the pods of other revisions that are not ready, of a kind that goes by ordinals: its controller
 // waits for each of them.
-func (k partitioned) blockingPods(to Revision, seen Observed) []workloadops.Pod {
+func (k partitioned) blockingPods(to Revision, seen Observed) []workload.Pod {
 	if !k.ordinals || to.Hash == "" {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(seen.Pods), func(p workloadops.Pod) bool {
+	return slices.DeleteFunc(slices.Clone(seen.Pods), func(p workload.Pod) bool {
 		return p.Revision == to.Hash || p.Ready || p.Deleting
 	})
 }
 
-func removeStuck(stuck []workloadops.Pod) NextAction {
+func removeStuck(stuck []workload.Pod) NextAction {
 	return remove(stuck, "delete %d pods of another version that are not ready: its controller would wait for them",
 		len(stuck))
 }
@@ -301,7 +301,7 @@ func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 	}
 	update := withFields(seen.savedSetting(pathUpdateStrategy),
 		map[string]any{"partition": 0, "maxSurge": surge, "maxUnavailable": 0})
-	w := t.write("grow", seen.settingsToWrite(workloadops.Setting{Path: pathUpdateStrategy, Value: update},
+	w := t.write("grow", seen.settingsToWrite(workload.Setting{Path: pathUpdateStrategy, Value: update},
 		minReadyGate))
 	switch {
 	case empty(w):
@@ -316,12 +316,12 @@ func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 }
 
 // pauseSettings changes nothing: no old pod is removed for the new ones.
-func (cloneSetBlueGreen) pauseSettings(task, Observed) []workloadops.Setting { return nil }
+func (cloneSetBlueGreen) pauseSettings(task, Observed) []workload.Setting { return nil }
 
 // finalSettings restores the strategy and removes the gate.
-func (k cloneSetBlueGreen) finalSettings(seen Observed) (first, last []workloadops.Setting) {
+func (k cloneSetBlueGreen) finalSettings(seen Observed) (first, last []workload.Setting) {
 	first, last = k.partitioned.finalSettings(seen)
-	return append(first, workloadops.Setting{Path: pathMinReadySeconds, Value: seen.savedSetting(pathMinReadySeconds)}),
+	return append(first, workload.Setting{Path: pathMinReadySeconds, Value: seen.savedSetting(pathMinReadySeconds)}),
 		last
 }
 

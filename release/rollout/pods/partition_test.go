@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 func strategyOf(text string) map[string]json.RawMessage {
@@ -41,7 +41,7 @@ func TestPartitionRefusals(t *testing.T) {
 		{"deletion makes pods unavailable, which maxUnavailable 0 forbids", byDeletion{},
 			`{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}}`, 4, 4, "set maxUnavailable to at least 1"},
 	} {
-		got := test.tech.refusalReason(Observed{Snapshot: workloadops.Snapshot{Settings: strategyOf(test.strategy),
+		got := test.tech.refusalReason(Observed{Snapshot: workload.Snapshot{Settings: strategyOf(test.strategy),
 			Replicas: 4, Updated: test.updated, Total: test.total}})
 		if test.want == "" {
 			require.Empty(t, got, test.reason)
@@ -167,37 +167,37 @@ func TestPauseSettings_KeepMovedPods_WhenHalted(t *testing.T) {
 }
 
 func TestCloneSetStep_EndsWhenSurplusIsDeleted(t *testing.T) {
-	pod := func(name, revision string) workloadops.Pod {
-		return workloadops.Pod{Name: name, Revision: revision, Ready: true}
+	pod := func(name, revision string) workload.Pod {
+		return workload.Pod{Name: name, Revision: revision, Ready: true}
 	}
 	for _, test := range []struct {
 		reason string
 		change func(seen *Observed, task *task)
-		want   workloadops.Action
+		want   workload.Action
 	}{
 		{"both new pods are ready, and their surge has left a third stable one", func(*Observed, *task) {},
-			workloadops.ActWait},
+			workload.ActWait},
 		{"it is being deleted: the split is as requested", func(seen *Observed, _ *task) {
 			seen.Pods[4].Deleting = true
-		}, workloadops.ActDone},
+		}, workload.ActDone},
 		{"a new pod is missing: that is decided by the counts, not here", func(seen *Observed, task *task) {
 			seen.Pods = seen.Pods[1:]
 			task.Total, task.Ready = 1, 1
-		}, workloadops.ActDone},
+		}, workload.ActDone},
 		{"a new pod is unready and tolerated: its controller may not be allowed to remove another",
 			func(seen *Observed, task *task) {
 				seen.Pods[0].Ready = false
 				task.Ready, task.Tolerated = 1, 1
-			}, workloadops.ActDone},
+			}, workload.ActDone},
 		{"on a step back, the new pods are left over", func(seen *Observed, task *task) {
 			task.Request, task.Aim = rollout.MoveRequest{Back: true, From: 2}, Revision{Name: "old", Hash: "old"}
 			task.Total, task.Ready = 3, 3
 			task.Target = 3
-		}, workloadops.ActWait},
+		}, workload.ActWait},
 	} {
-		seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 4,
+		seen := Observed{Snapshot: workload.Snapshot{PodsSeen: true, Replicas: 4,
 			Settings: strategyOf(`{"maxSurge":1,"partition":"50%"}`),
-			Pods: []workloadops.Pod{pod("a", "new"), pod("b", "new"), pod("c", "old"), pod("d", "old"),
+			Pods: []workload.Pod{pod("a", "new"), pod("b", "new"), pod("c", "old"), pod("d", "old"),
 				pod("e", "old")}}, Saved: &rollout.Saved{Settings: strategyOf(`{"maxSurge":1}`)}}
 		task := task{Size: 4, Target: 2, Total: 2, Ready: 2, Placed: true, Aim: Revision{Name: "new", Hash: "new"}}
 		test.change(&seen, &task)
@@ -214,26 +214,26 @@ func TestRetry_StopsForeignUpdateFirst_OfOrdinals(t *testing.T) {
 	own := strategyOf(`{"rollingUpdate":{"partition":0}}`)
 	task := task{Request: rollout.MoveRequest{OverwriteDrift: true}, Size: 2, Target: 1,
 		Aim: Revision{Name: "w-new", Hash: "w-new"}}
-	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 2,
+	seen := Observed{Snapshot: workload.Snapshot{PodsSeen: true, Replicas: 2,
 		Settings: strategyOf(`{"rollingUpdate":{"partition":1}}`),
-		Pods:     []workloadops.Pod{{Name: "w-0", Ready: true}, {Name: "w-1", Deleting: true}}},
+		Pods:     []workload.Pod{{Name: "w-0", Ready: true}, {Name: "w-1", Deleting: true}}},
 		Saved: &rollout.Saved{Settings: own}}
 	d := ordered.next(task, seen)
 	require.Equal(t, "hold", d.Write.Step, "first no more pods are removed")
 	require.Nil(t, d.Write.Template)
 	seen.Settings = map[string]json.RawMessage{pathUpdateStrategy: d.Write.Settings[0].Value}
-	require.Equal(t, workloadops.ActWait, ordered.next(task, seen).Action, "then the missing pod comes back")
-	seen.Pods[1] = workloadops.Pod{Name: "w-1", Ready: true}
+	require.Equal(t, workload.ActWait, ordered.next(task, seen).Action, "then the missing pod comes back")
+	seen.Pods[1] = workload.Pod{Name: "w-1", Ready: true}
 	d = ordered.next(task, seen)
 	require.NotNil(t, d.Write.Template, "and then the template is set, with the partition of the step")
 	require.JSONEq(t, `{"rollingUpdate":{"partition":1}}`, string(d.Write.Settings[0].Value))
-	seen.Pods[1] = workloadops.Pod{Name: "w-1", Reason: "ImagePullBackOff"}
+	seen.Pods[1] = workload.Pod{Name: "w-1", Reason: "ImagePullBackOff"}
 	require.NotNil(t, ordered.next(task, seen).Write.Template, "it does not wait for a pod that the edit has broken")
 }
 
 func TestBlockingPods_IncludeNoReadyPod(t *testing.T) {
 	target := Revision{Name: "w-target", Hash: "target"}
-	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Pods: []workloadops.Pod{
+	seen := Observed{Snapshot: workload.Snapshot{PodsSeen: true, Pods: []workload.Pod{
 		{Name: "ready", Revision: "new", Ready: true}, {Name: "stuck", Revision: "new"},
 		{Name: "leaving", Revision: "new", Deleting: true}, {Name: "own", Revision: "target"},
 	}}}
@@ -256,12 +256,12 @@ func TestDeletion_KeepsMaxUnavailable(t *testing.T) {
 		tolerated := rapid.Int32Range(0, 2).Draw(t, "tolerated")
 		task := task{Size: size, Target: rapid.Int32Range(0, size).Draw(t, "target"),
 			Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true, Tolerated: tolerated}
-		seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: size,
+		seen := Observed{Snapshot: workload.Snapshot{PodsSeen: true, Replicas: size,
 			Settings: strategyOf(string(onDelete))},
 			Saved: &rollout.Saved{Settings: strategyOf(fmt.Sprintf(`{"rollingUpdate":{"maxUnavailable":%d}}`, limit))}}
 		serving, old, unready, coming := int32(0), int32(0), int32(0), size
 		for i := range size {
-			p := workloadops.Pod{Name: fmt.Sprint(i),
+			p := workload.Pod{Name: fmt.Sprint(i),
 				Revision:  rapid.SampledFrom([]string{"old", "new"}).Draw(t, "revision"),
 				Available: rapid.Bool().Draw(t, "available"), Deleting: rapid.IntRange(0, 5).Draw(t, "leaving") == 0}
 			if rapid.IntRange(0, 7).Draw(t, "missing") == 0 {
@@ -285,7 +285,7 @@ func TestDeletion_KeepsMaxUnavailable(t *testing.T) {
 			coming--
 		}
 		d := byDeletion{}.next(task, seen)
-		if d.Action != workloadops.ActDelete {
+		if d.Action != workload.ActDelete {
 			return
 		}
 		taken := int32(0)
@@ -307,11 +307,11 @@ func TestDeletion_KeepsMaxUnavailable(t *testing.T) {
 
 func TestDeletion_TakesUnhealthyPodsFirst(t *testing.T) {
 	task := task{Size: 4, Target: 2, Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true}
-	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 4,
+	seen := Observed{Snapshot: workload.Snapshot{PodsSeen: true, Replicas: 4,
 		Settings: strategyOf(string(onDelete))}, Saved: &rollout.Saved{Settings: strategyOf(
 		`{"rollingUpdate":{"maxUnavailable":1}}`)}}
 	for i, available := range []bool{true, true, false, true} {
-		seen.Pods = append(seen.Pods, workloadops.Pod{Name: fmt.Sprint(i), Revision: "old", Ready: available,
+		seen.Pods = append(seen.Pods, workload.Pod{Name: fmt.Sprint(i), Revision: "old", Ready: available,
 			Available: available})
 	}
 	d := byDeletion{}.next(task, seen)
@@ -323,14 +323,14 @@ func TestDeletion_TakesUnhealthyPodsFirst(t *testing.T) {
 // deleted one.
 func TestDeletion_Waits_WhenControllerLags(t *testing.T) {
 	task := task{Size: 2, Target: 1, Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true}
-	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 2, Generation: 7, ObservedGeneration: 6,
+	seen := Observed{Snapshot: workload.Snapshot{PodsSeen: true, Replicas: 2, Generation: 7, ObservedGeneration: 6,
 		Settings: strategyOf(string(onDelete)),
-		Pods: []workloadops.Pod{{Name: "0", Revision: "old", Ready: true, Available: true},
+		Pods: []workload.Pod{{Name: "0", Revision: "old", Ready: true, Available: true},
 			{Name: "1", Revision: "old", Ready: true, Available: true}}},
 		Saved: &rollout.Saved{}}
-	require.Equal(t, workloadops.ActWait, byDeletion{}.next(task, seen).Action)
+	require.Equal(t, workload.ActWait, byDeletion{}.next(task, seen).Action)
 	seen.ObservedGeneration = 7
-	require.Equal(t, workloadops.ActDelete, byDeletion{}.next(task, seen).Action)
+	require.Equal(t, workload.ActDelete, byDeletion{}.next(task, seen).Action)
 }
 
 func TestCloneSetBlueGreen(t *testing.T) {
@@ -344,25 +344,25 @@ func TestCloneSetBlueGreen(t *testing.T) {
 	}
 	subject := rollout.MoveRequest{Replicas: intstr.FromString("100%")}
 	at := func(settings map[string]json.RawMessage) Observed {
-		return Observed{Snapshot: workloadops.Snapshot{Replicas: 4, Settings: settings},
+		return Observed{Snapshot: workload.Snapshot{Replicas: 4, Settings: settings},
 			Saved: &rollout.Saved{Settings: own}}
 	}
 	first := tech.next(task{Request: subject, Size: 4, Target: 4}, at(own))
-	require.Equal(t, workloadops.ActWrite, first.Action)
+	require.Equal(t, workload.ActWrite, first.Action)
 	require.NotNil(t, first.Write.Template, "template, surge and gate are one write")
 	require.Len(t, first.Write.Settings, 2)
 	require.JSONEq(t, `{"type":"ReCreate","maxUnavailable":0,"partition":0,"maxSurge":"100%"}`,
 		string(first.Write.Settings[0].Value), "as the step states it")
-	require.Equal(t, workloadops.ActWait, tech.next(
+	require.Equal(t, workload.ActWait, tech.next(
 		task{Request: subject, Size: 4, Target: 4, Total: 3, Ready: 3, Placed: true}, at(borrowed(4))).Action,
 		"a surge of all that is still coming up")
-	require.Equal(t, workloadops.ActDone, tech.next(
+	require.Equal(t, workload.ActDone, tech.next(
 		task{Request: subject, Size: 4, Target: 4, Total: 4, Ready: 4, Placed: true}, at(borrowed(4))).Action)
-	require.Equal(t, workloadops.ActWrite, tech.next(
+	require.Equal(t, workload.ActWrite, tech.next(
 		task{Request: subject, Size: 4, Target: 2, Total: 1, Ready: 1, Placed: true}, at(borrowed(1))).Action,
 		"up to a half it grows")
 	refused := tech.next(task{Request: subject, Size: 4, Target: 4, Total: 2, Ready: 2, Placed: true}, at(borrowed(2)))
-	require.Equal(t, workloadops.ActFail, refused.Action,
+	require.Equal(t, workload.ActFail, refused.Action,
 		"its controller would not go beyond a half, so it is refused instead of waiting")
 	require.Equal(t, failure.Refused, refused.Failure.Kind)
 	back, _ := tech.finalSettings(at(borrowed(4)))
@@ -377,9 +377,9 @@ func TestHaltUpdate_StopsUpdate_OfOrdinals(t *testing.T) {
 	t.Parallel()
 	tech := partitioned{nested: true, ordinals: true}
 	stable := Revision{Name: "web-1", Hash: "web-1"}
-	ready := workloadops.Pod{Name: "ready", Ready: true, Revision: "web-1"}
-	fresh := workloadops.Pod{Name: "fresh", Ready: true, Revision: "web-2"}
-	out := workloadops.Pod{Name: "out", Revision: "web-2"}
+	ready := workload.Pod{Name: "ready", Ready: true, Revision: "web-1"}
+	fresh := workload.Pod{Name: "fresh", Ready: true, Revision: "web-2"}
+	out := workload.Pod{Name: "out", Revision: "web-2"}
 	own := strategyOf(`{"type":"RollingUpdate","rollingUpdate":{"partition":0}}`)
 	at := func(partition int) map[string]json.RawMessage {
 		return strategyOf(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"partition":%d}}`, partition))
@@ -387,21 +387,21 @@ func TestHaltUpdate_StopsUpdate_OfOrdinals(t *testing.T) {
 	for _, c := range []struct {
 		reason   string
 		settings map[string]json.RawMessage
-		pods     []workloadops.Pod
+		pods     []workload.Pod
 		updated  int32
-		want     workloadops.Action
+		want     workload.Action
 	}{
-		{"nothing is under way: the pods move at once", at(2), []workloadops.Pod{ready, ready, fresh}, 1, ""},
-		{"an unavailable pod stops the update first", at(1), []workloadops.Pod{ready, out, fresh}, 1,
-			workloadops.ActWrite},
-		{"so does one that is about to be removed", at(1), []workloadops.Pod{ready, ready, fresh}, 1,
-			workloadops.ActWrite},
+		{"nothing is under way: the pods move at once", at(2), []workload.Pod{ready, ready, fresh}, 1, ""},
+		{"an unavailable pod stops the update first", at(1), []workload.Pod{ready, out, fresh}, 1,
+			workload.ActWrite},
+		{"so does one that is about to be removed", at(1), []workload.Pod{ready, ready, fresh}, 1,
+			workload.ActWrite},
 		{"a new pod that is not ready is deleted: it comes back as the stable version", at(3),
-			[]workloadops.Pod{ready, out, fresh}, 1, workloadops.ActDelete},
-		{"it waits for a pod that is starting", at(3), []workloadops.Pod{ready, fresh}, 1, workloadops.ActWait},
-		{"once every pod is ready, they move", at(3), []workloadops.Pod{ready, ready, fresh}, 1, ""},
+			[]workload.Pod{ready, out, fresh}, 1, workload.ActDelete},
+		{"it waits for a pod that is starting", at(3), []workload.Pod{ready, fresh}, 1, workload.ActWait},
+		{"once every pod is ready, they move", at(3), []workload.Pod{ready, ready, fresh}, 1, ""},
 	} {
-		seen := Observed{Snapshot: workloadops.Snapshot{Replicas: 3, Updated: c.updated, Settings: c.settings,
+		seen := Observed{Snapshot: workload.Snapshot{Replicas: 3, Updated: c.updated, Settings: c.settings,
 			Pods: c.pods, PodsSeen: true}, Saved: &rollout.Saved{Settings: own}}
 		d, waits := tech.haltUpdate(stable, seen)
 		require.Equal(t, c.want, d.Action, c.reason)

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // run drives one rollout in a toy cluster whose parts move in any order; the process is killed at any point, and killed
@@ -97,12 +97,12 @@ func (r *run) step(what string, decide func(pods.Observed) pods.NextAction) (pod
 		r.world()
 	}
 	switch d.Action {
-	case workloadops.ActWrite:
+	case workload.ActWrite:
 		done := r.w.write(d.Write, seen.Generation)
 		return d, done && d.Ends
-	case workloadops.ActFail:
+	case workload.ActFail:
 		r.t.Fatalf("%s failed: %s", what, d.Reason)
-	case workloadops.ActDone:
+	case workload.ActDone:
 		return d, true
 	}
 	return d, false
@@ -317,7 +317,7 @@ func (r *run) finishRollout(before string) {
 	if s := r.w.set(want); s == nil || s.asked != r.w.replicas {
 		r.t.Fatalf("finish to %s: %+v", to, r.w.observe())
 	}
-	if r.w.claim != "" || r.w.annotations[workloadops.AnnotationRollout] != "" ||
+	if r.w.claim != "" || r.w.annotations[workload.AnnotationRollout] != "" ||
 		r.w.annotations[rollout.AnnotationSettled] != "" || r.w.annotations[rollout.AnnotationRecover] != "" {
 		r.t.Fatalf("something of the rollout is left: %v", r.w.annotations)
 	}
@@ -454,7 +454,7 @@ func TestMove_KeepsLimits_WhenGateOrPauseRemovedWhilePodsStart(t *testing.T) {
 		r.interrupted(req, rapid.IntRange(0, 40).Draw(t, "moves"))
 		for range 30 { // no pod gets ready any more, until it can only wait
 			seen := w.observe()
-			if d := pods.Move(r.tech, req, seen); d.Action == workloadops.ActWrite {
+			if d := pods.Move(r.tech, req, seen); d.Action == workload.ActWrite {
 				w.write(d.Write, seen.Generation)
 			}
 			r.stuck("coming")

@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // twice is a Deployment at its second version, whose first version is still kept by its cluster.
@@ -28,11 +28,11 @@ func TestBegin_KeepsEarlierTemplate_OnUndoUnderRolloutObject(t *testing.T) {
 	t.Parallel()
 	req := rollout.BeginRequest{Subject: rollout.Subject{Claim: "rollout/default/shop/web@run"}}
 	d := Begin(deploymentPartition{}, req, twice())
-	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+	require.Equal(t, workload.ActWrite, d.Action, d.Reason)
 	require.Nil(t, d.Write.Template, "no pod moves before the steps do")
 	require.Equal(t, []string{rollout.AnnotationNext, "r1"}, []string{d.Write.KeepTemplate, d.Write.KeepRevision},
 		"it is kept in an annotation until then")
-	require.Contains(t, d.Write.Annotations[workloadops.AnnotationRollout], `"stable":"r2"`)
+	require.Contains(t, d.Write.Annotations[workload.AnnotationRollout], `"stable":"r2"`)
 	require.Equal(t, map[string]string{"app": "x:2"}, d.Begun.StableImages, "the answer has the images that serve")
 
 	plain := twice()

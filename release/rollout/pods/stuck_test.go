@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // TestMove_ReportsStuckPod_BeforeDeadline: a move reports at once, not only at the deadline, that an image cannot be
@@ -28,9 +28,9 @@ func TestMove_ReportsStuckPod_BeforeDeadline(t *testing.T) {
 	w.sets = append(w.sets, &toySet{template: newTemplate, number: 2, asked: 1, total: 1})
 	seen := w.observe()
 	seen.Now, seen.Elapsed = time.Unix(1000, 0), 7*time.Second
-	seen.Pods = []workloadops.Pod{{Name: "web-x", Revision: newTemplate, Reason: "ImagePullBackOff",
+	seen.Pods = []workload.Pod{{Name: "web-x", Revision: newTemplate, Reason: "ImagePullBackOff",
 		Message: "manifest unknown", Since: seen.Now.Add(-2 * time.Second)}}
-	for pods.Move(tech, req, seen).Action == workloadops.ActWrite { // settings come first
+	for pods.Move(tech, req, seen).Action == workload.ActWrite { // settings come first
 		d := pods.Move(tech, req, seen)
 		require.True(t, w.write(d.Write, w.generation))
 		w.observed = w.generation
@@ -39,24 +39,24 @@ func TestMove_ReportsStuckPod_BeforeDeadline(t *testing.T) {
 		seen = again
 	}
 	d := pods.Move(tech, req, seen)
-	require.Equal(t, workloadops.ActDone, d.Action, d.Reason)
+	require.Equal(t, workload.ActDone, d.Action, d.Reason)
 	require.Equal(t, "pod web-x: ImagePullBackOff: manifest unknown", d.Numbers.Stuck)
 	require.Equal(t, int64(7), d.Numbers.SpentSeconds, "its deadline continues from there")
 
 	seen.Pods[0].Reason, seen.Pods[0].Message = "Unschedulable", "no node has 64 GiB" // which may pass at any time
 	seen.Elapsed, seen.StalledFor = 9*time.Minute, 4*time.Minute+59*time.Second
-	require.Equal(t, workloadops.ActWait, pods.Move(tech, req, seen).Action, "short waits are not reported")
+	require.Equal(t, workload.ActWait, pods.Move(tech, req, seen).Action, "short waits are not reported")
 	seen.StalledFor = 5 * time.Minute
 	d = pods.Move(tech, req, seen)
-	require.Equal(t, workloadops.ActDone, d.Action, "a long wait is reported, too: %s", d.Reason)
+	require.Equal(t, workload.ActDone, d.Action, "a long wait is reported, too: %s", d.Reason)
 	require.Equal(t, "pod web-x: Unschedulable: no node has 64 GiB", d.Numbers.Stuck)
 	seen.PodsSeen = false
-	require.Equal(t, workloadops.ActWait, pods.Move(tech, req, seen).Action,
+	require.Equal(t, workload.ActWait, pods.Move(tech, req, seen).Action,
 		"while pods make progress, their status is not read")
 	hurried := req
 	hurried.DeadlineSeconds = 20
 	seen.PodsSeen, seen.Elapsed, seen.StalledFor = true, 10*time.Second, 10*time.Second
-	require.Equal(t, workloadops.ActDone, pods.Move(tech, hurried, seen).Action, "half of a short deadline is long")
+	require.Equal(t, workload.ActDone, pods.Move(tech, hurried, seen).Action, "half of a short deadline is long")
 	silent := seen
 	silent.Pods = nil
 	require.NotEmpty(t, pods.Move(tech, hurried, silent).Numbers.Stuck,
@@ -64,6 +64,6 @@ func TestMove_ReportsStuckPod_BeforeDeadline(t *testing.T) {
 
 	req.ReportStuck = false
 	d = pods.Move(tech, req, seen)
-	require.Equal(t, workloadops.ActWait, d.Action, "once reported, it waits: %s", d.Reason)
+	require.Equal(t, workload.ActWait, d.Action, "once reported, it waits: %s", d.Reason)
 	require.Empty(t, d.Numbers.Stuck)
 }

@@ -9,7 +9,6 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
-	"slipway.io/slipway/release/workloadops"
 )
 
 // technique returns the technique for a kind and a style that it supports.
@@ -49,7 +48,7 @@ func Borrows(ref catalog.WorkloadRef, pointer string) bool {
 	return slices.Contains(BorrowedFields(ref.Lookup()), pointer)
 }
 
-// ReadSaved reads the annotation workloadops.AnnotationRollout of a workload of that kind. It refuses a value that
+// ReadSaved reads the annotation operation.AnnotationRollout of a workload of that kind. It refuses a value that
 // would restore a field that no rollout borrows: another client wrote it.
 func ReadSaved(ref catalog.WorkloadRef, text string) (*rollout.Saved, error) {
 	saved, err := rollout.ParseSaved(text)
@@ -83,18 +82,18 @@ type Technique interface {
 	next(t task, seen Observed) NextAction
 	// nativeSettings returns the settings with which the workload's own controller brings every pod to the live
 	// template, while a rollback stays possible.
-	nativeSettings(seen Observed) []workloadops.Setting
+	nativeSettings(seen Observed) []workload.Setting
 	// pauseSettings returns the settings of a paused step, which leave nothing on the workload that could move a pod.
-	pauseSettings(t task, seen Observed) []workloadops.Setting
+	pauseSettings(t task, seen Observed) []workload.Setting
 	// surplus returns the pods beyond the workload's size that stay during a pause: those of a move that was
 	// interrupted.
 	surplus(seen Observed) int32
 	// finalSettings returns the settings, as saved, with which the workload's own controller brings all pods to one
 	// version, and those that are restored last.
-	finalSettings(seen Observed) (first, last []workloadops.Setting)
+	finalSettings(seen Observed) (first, last []workload.Setting)
 	// blockingPods returns pods to delete because the controller would otherwise wait for them without end while the
 	// workload is finalised or stepped back. It is called with PodsSeen only.
-	blockingPods(to Revision, seen Observed) []workloadops.Pod
+	blockingPods(to Revision, seen Observed) []workload.Pod
 	// haltUpdate stops an update that is under way before all pods move to the stable version; false if there is
 	// nothing to do.
 	haltUpdate(stable Revision, seen Observed) (NextAction, bool)
@@ -109,12 +108,12 @@ type defaultTechnique struct{}
 func (defaultTechnique) CountsPods() bool { return false }
 
 // pauseSettings changes nothing.
-func (defaultTechnique) pauseSettings(task, Observed) []workloadops.Setting { return nil }
+func (defaultTechnique) pauseSettings(task, Observed) []workload.Setting { return nil }
 
 func (defaultTechnique) surplus(Observed) int32 { return 0 }
 
 // blockingPods returns none: the controller replaces broken pods by itself.
-func (defaultTechnique) blockingPods(Revision, Observed) []workloadops.Pod { return nil }
+func (defaultTechnique) blockingPods(Revision, Observed) []workload.Pod { return nil }
 
 func (defaultTechnique) haltUpdate(Revision, Observed) (NextAction, bool) { return NextAction{}, false }
 
@@ -132,7 +131,7 @@ type task struct {
 	Aim    Revision
 	Placed bool
 	// Template is the source of the template if it has to be set.
-	Template workloadops.Template
+	Template workload.Template
 	// Total and Ready are the pods of the target version; Tolerated is how many of them may be unready
 	// (failureThreshold).
 	Total     int32
@@ -147,8 +146,8 @@ func (t task) settled() bool {
 }
 
 // write returns a write of these fields, with the template if that is not placed yet.
-func (t task) write(step string, settings []workloadops.Setting) *workloadops.Write {
-	w := &workloadops.Write{Step: step, Settings: settings}
+func (t task) write(step string, settings []workload.Setting) *workload.Write {
+	w := &workload.Write{Step: step, Settings: settings}
 	if !t.Placed {
 		w.Template = &t.Template
 	}
@@ -156,4 +155,4 @@ func (t task) write(step string, settings []workloadops.Setting) *workloadops.Wr
 }
 
 // empty reports whether a write changes nothing in the spec.
-func empty(w *workloadops.Write) bool { return w.Template == nil && len(w.Settings) == 0 }
+func empty(w *workload.Write) bool { return w.Template == nil && len(w.Settings) == 0 }

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 const (
@@ -314,11 +314,11 @@ func (s *toySet) settle() {
 }
 
 func (w *toy) observe() pods.Observed {
-	seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: w.claim, Generation: w.generation,
+	seen := pods.Observed{Snapshot: workload.Snapshot{Claim: w.claim, Generation: w.generation,
 		ObservedGeneration: w.observed, Replicas: w.replicas, Settings: maps.Clone(w.settings), Total: w.total,
 		Ready: w.ready, Available: w.available, Updated: w.updated, PodsSeen: true}, Template: w.template,
 		Expected: newTemplate}
-	if raw, ok := w.annotations[workloadops.AnnotationRollout]; ok {
+	if raw, ok := w.annotations[workload.AnnotationRollout]; ok {
 		saved, err := rollout.ParseSaved(raw)
 		if err != nil {
 			panic(err)
@@ -338,7 +338,7 @@ func (w *toy) observe() pods.Observed {
 }
 
 // write applies a write as the API server would, to the generation that was read; false if it is refused.
-func (w *toy) write(in *workloadops.Write, generation int64) bool {
+func (w *toy) write(in *workload.Write, generation int64) bool {
 	if in.ExpectedClaim != w.claim || generation != w.generation {
 		return false
 	}

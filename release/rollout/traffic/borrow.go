@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // maxSaved bounds what is saved on an object, in bytes. The API server accepts 256 KiB of annotations, which include
@@ -32,7 +32,7 @@ var marks = []string{
 	jsonpatch.Annotation(rollout.AnnotationWritten), markClaimed,
 }
 
-var markClaimed = jsonpatch.Label(workloadops.LabelClaimed)
+var markClaimed = jsonpatch.Label(workload.LabelClaimed)
 
 // markOriginal is the place of the annotation that describes a borrowed custom object's original to other tools. The
 // engine does not read it.
@@ -163,11 +163,11 @@ func Digest(o Object, paths []string) string {
 // CheckClaim checks that the claimant may write to an object with this claim on it: failure.Claimed with the holder
 // otherwise.
 func (h Claimant) CheckClaim(name, holder string) error {
-	if holder == "" || holder == h.Claim || workloadops.MayTakeOver(h.Claim, h.TakeOver, holder) {
+	if holder == "" || holder == h.Claim || workload.MayTakeOver(h.Claim, h.TakeOver, holder) {
 		return nil
 	}
 	f := failure.New(failure.Claimed, "%s is held by another release (%s): wait until that ends, or stop it", name,
-		workloadops.HolderName(h.Claim, holder))
+		workload.HolderName(h.Claim, holder))
 	f.Holder = holder
 	return f
 }
@@ -209,7 +209,7 @@ func (b Borrowed) PlanWrite(h Claimant, derive func(original Object) (Object, []
 	signs := []string{heldBy, restore, markClaimed}
 	jsonpatch.Put(wanted, heldBy, h.Claim)
 	jsonpatch.Put(wanted, restore, saved)
-	jsonpatch.Put(wanted, markClaimed, workloadops.LabelClaimedValue)
+	jsonpatch.Put(wanted, markClaimed, workload.LabelClaimedValue)
 	if originalSpec != "" {
 		signs = append(signs, markOriginal)
 		jsonpatch.Put(wanted, markOriginal, originalSpec)

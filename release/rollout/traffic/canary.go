@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
-	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/release/workload"
 )
 
 // Version names the pods of one version.
@@ -80,8 +80,8 @@ func createdMetadata(of Object, name string, v Version) Object {
 	annotations := ownAnnotations(of)
 	annotations[rollout.AnnotationHeldBy] = v.Claim
 	labels := digStrings(of, "metadata", "labels")
-	labels[strategy.LabelCanaryOf], labels[workloadops.LabelClaimed] = strategy.CanaryOf(v.Workload),
-		workloadops.LabelClaimedValue
+	labels[strategy.LabelCanaryOf], labels[workload.LabelClaimed] = strategy.CanaryOf(v.Workload),
+		workload.LabelClaimedValue
 	return Object{
 		"name": name, "namespace": DigString(of, "metadata", "namespace"),
 		"labels": anyMap(labels), "annotations": anyMap(annotations),

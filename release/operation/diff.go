@@ -1,0 +1,103 @@
+package operation
+
+import (
+	"fmt"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workload"
+)
+
+// ActivityDiff computes, without a write, what each request of a batch would change. PreflightRequest → DiffResult.
+const ActivityDiff = "workload.Diff"
+
+// DiffResult has one entry for each request of the batch, in its order.
+type DiffResult struct {
+	Workloads []Diff `json:"workloads"`
+}
+
+// Diff is what an operation would change on a workload in its current state.
+type Diff struct {
+	// Changes is true if the operation would change anything.
+	Changes bool `json:"changes"`
+	// Summary is a sentence: the first change, or why there is none.
+	Summary string `json:"summary"`
+	// Unknown is what cannot be known before the execution; "" if the diff is complete.
+	Unknown string `json:"unknown,omitempty"`
+	// FromReplicas and ToReplicas are the current and the final size, absent for a kind without a size.
+	FromReplicas *int32 `json:"fromReplicas,omitempty"`
+	ToReplicas   *int32 `json:"toReplicas,omitempty"`
+	// Pods is how many pods would be replaced.
+	Pods int32 `json:"pods,omitempty"`
+	// Template are the fields of the pod template that would change.
+	Template []workload.FieldChange `json:"template,omitempty"`
+}
+
+// NotFetched is the placeholder for a value that is known once the package is fetched.
+const NotFetched = "(known once the package is fetched)"
+
+// DiffOf returns what an operation would change, from its first decision on the workload's current state. template are
+// the fields that the decision's write would change, according to the API server's dry run.
+func DiffOf(req Request, seen Observed, d workload.NextAction, template []workload.FieldChange) Diff {
+	out := Diff{Summary: d.Reason, FromReplicas: sizeOf(req, seen), ToReplicas: sizeOf(req, seen)}
+	switch d.Action {
+	case workload.ActDone:
+		out.Summary = d.Result.Message
+		return out
+	case workload.ActFail:
+		out.Unknown = "nothing would be done in its current state; what an execution would change later isn't known"
+		return out
+	case workload.ActWait, workload.ActReadPods, workload.ActDelete:
+		out.Unknown = "what comes after that"
+		return out
+	case workload.ActWrite:
+	}
+	if d.Result != nil { // the first write is the last: it only releases the claim
+		return out
+	}
+	out.Changes = true
+	if out.ToReplicas != nil {
+		out.ToReplicas = new(finalSize(req, seen))
+	}
+	out.Template = template
+	if req.replaces() && !req.scalesToZero() {
+		out.Pods = replacedPods(req, seen)
+	}
+	if req.Package != nil && req.Package.SHA256 == "" {
+		out.noteUnfetched(seen)
+	}
+	return out
+}
+
+// finalSize returns the size that the workload has after the operation.
+func finalSize(req Request, seen Observed) int32 {
+	switch req.Operation {
+	case plan.Stop:
+		return 0
+	case plan.Start:
+		size, _ := startSize(req, seen)
+		return size
+	case plan.Restore:
+		return restoredSize(req, seen)
+	}
+	return seen.Replicas
+}
+
+// replacedPods returns how many pods do not have the operation's template. If the template is already set, these are
+// the pods that the workload's controller has not replaced yet.
+func replacedPods(req Request, seen Observed) int32 {
+	if seen.Marker == req.Marker {
+		return max(0, seen.Replicas-seen.Updated)
+	}
+	return seen.Replicas
+}
+
+// noteUnfetched notes what is unknown until the package is fetched.
+func (d *Diff) noteUnfetched(seen Observed) {
+	d.Unknown = "the package's digest is known once it is fetched"
+	if seen.Package != "" {
+		d.Unknown = fmt.Sprintf("%s: if it is sha256:%s, which runs now, no pod is replaced", d.Unknown, seen.Package)
+	}
+}
+
+// DiffMarker is a placeholder for the marker of a task: a diff has no task.
+const DiffMarker = "(the task)"
