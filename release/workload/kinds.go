@@ -1,5 +1,6 @@
-// Package workload is the table of the kinds of workload that Slipway releases. All other code reads names and
-// capabilities of a kind from it.
+// Package workload is what the operations of plans and rollouts share: the table of the kinds of workload, from which
+// all other code reads names and capabilities of a kind; the observed state of a workload and its pods; claims; and the
+// next action that a decision returns.
 package workload
 
 import (
