@@ -125,7 +125,7 @@ func TestStartRollout_Refusals(t *testing.T) {
 	require.Equal(t, refused.problem().Errors, checked.Errors)
 	require.Len(t, checked.Rollout.Steps, 2)
 
-	e.rollouts.answers(rollout.PreflightResult{Holder: "task/gone/1-111@run", HeldObject: "Deployment order"})
+	e.rollouts.answers(rollout.PreflightResult{Holder: "task/removed/1-111@run", HeldObject: "Deployment order"})
 	checked = decode[schema.RolloutValidateResult](
 		e.call("POST", "/api/v1/rollouts/validate", rolloutBody("x:2", ""), jsonBody))
 	require.True(t, checked.Valid, "the holder's workflow has ended: %+v", checked)

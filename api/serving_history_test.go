@@ -40,7 +40,7 @@ func (e *engine) endServing(record string, end serving.Ending) {
 func TestServingHistory_AfterDeletion(t *testing.T) {
 	t.Parallel()
 	e, image := servingEngine(t)
-	none := e.call("GET", "/api/v1/servings/gone/history", "").is(http.StatusNotFound, "no serving ever had that ID")
+	none := e.call("GET", "/api/v1/servings/missing/history", "").is(http.StatusNotFound, "no serving ever had that ID")
 	require.Contains(t, none.problem().Detail, "no operation on one of that ID is recorded")
 	e.call("GET", "/api/v1/servings/A_b/history", "").is(http.StatusNotFound, "the ID is illegal")
 	e.createServing("quiet", image)
@@ -49,7 +49,7 @@ func TestServingHistory_AfterDeletion(t *testing.T) {
 	begun := time.Now().Add(-time.Hour)
 	for n := range 3 {
 		at := begun.Add(time.Duration(n) * time.Minute)
-		e.endServing(e.recordServing("gone", fmt.Sprintf("r%d", n), at),
+		e.endServing(e.recordServing("missing", fmt.Sprintf("r%d", n), at),
 			serving.Ending{State: serving.StateSucceeded, Message: fmt.Sprintf("the %d.", n), At: at.Add(time.Second)})
 	}
 	e.recordServing("other", uuid.NewString(), begun)
@@ -57,18 +57,18 @@ func TestServingHistory_AfterDeletion(t *testing.T) {
 	require.Equal(t, serving.StateFailed, lost.State)
 	require.Contains(t, lost.Message, "it has no recorded outcome, and its workflow no longer exists")
 	e.temporalDown.Store(true)
-	first := e.servingHistory("gone", "?limit=2")
+	first := e.servingHistory("missing", "?limit=2")
 	require.Len(t, first.Items, 2)
 	require.Equal(t, []string{"the 2.", "the 1."}, []string{first.Items[0].Message, first.Items[1].Message},
 		"newest first")
 	require.Equal(t, "serving-r2", first.Items[0].Record)
 	require.Contains(t, first.Items[0].Workflow.URL, "/r2/user-metadata", "with its page in the Temporal UI")
-	second := e.servingHistory("gone", "?limit=2&cursor="+first.NextCursor)
+	second := e.servingHistory("missing", "?limit=2&cursor="+first.NextCursor)
 	require.Len(t, second.Items, 1)
 	require.Equal(t, "the 0.", second.Items[0].Message)
 	require.Empty(t, second.NextCursor)
-	e.call("GET", "/api/v1/servings/gone/history?limit=0", "").is(http.StatusBadRequest, "a limit of 0 is illegal")
-	e.call("GET", "/api/v1/servings/gone/history?cursor=x", "").is(http.StatusBadRequest, "the cursor is illegal")
+	e.call("GET", "/api/v1/servings/missing/history?limit=0", "").is(http.StatusBadRequest, "a limit of 0 is illegal")
+	e.call("GET", "/api/v1/servings/missing/history?cursor=x", "").is(http.StatusBadRequest, "the cursor is illegal")
 	e.call("GET", "/api/v1/servings/other/history", "").is(http.StatusServiceUnavailable, "only Temporal has its state")
 }
 

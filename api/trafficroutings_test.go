@@ -56,7 +56,7 @@ func TestTrafficRoutings_CRUD(t *testing.T) {
 	e.startRollout("x:2", "")
 	claim := workload.Holder{WorkflowID: "rollout/default/shop/order",
 		RunID: e.waitApproval().Workflow.RunID}.String()
-	e.holdTraffic(namespace, claim, "rollout/default/shop/gone@run")
+	e.holdTraffic(namespace, claim, "rollout/default/shop/missing@run")
 	held := e.call("DELETE", path, "").is(http.StatusConflict, "a rollout that runs holds it")
 	require.Equal(t, []schema.FieldProblem{{Field: "status.holders", Reason: "is held by rollout/default/shop/order"}},
 		held.problem().Errors, "the ended holder does not count")
@@ -64,7 +64,7 @@ func TestTrafficRoutings_CRUD(t *testing.T) {
 		`{"objectRef":[{"service":"b","ingress":{"name":"b"}}],"strategy":{"requestHeaderModifier":{"set":[{"name":"x","value":"y"}]},"matches":[{"queryParams":[{"name":"a","value":"b"}]}]}}`, jsonBody).is(http.StatusConflict, "its routes are in use")
 	e.call("PUT", path, trafficBody, yamlBody).is(http.StatusOK, "an unchanged document is accepted")
 
-	e.holdTraffic(namespace, "rollout/default/shop/gone@run")
+	e.holdTraffic(namespace, "rollout/default/shop/missing@run")
 	e.call("PUT", path,
 		`{"objectRef":[{"service":"b","ingress":{"name":"b"}}],"strategy":{"requestHeaderModifier":{"set":[{"name":"x","value":"y"}]},"matches":[{"queryParams":[{"name":"a","value":"b"}]}]}}`, jsonBody).is(http.StatusOK, "only an ended release holds it")
 	changed := decode[schema.TrafficRouting](e.call("GET", path, ""))

@@ -50,7 +50,7 @@ func TestReadCacheReadsEachObjectOnce(t *testing.T) {
 		o.SetAnnotations(map[string]string{"is": "scribbled on"}) // each caller gets its own copy
 	}
 	missing := ref
-	missing.Name = "gone"
+	missing.Name = "absent"
 	for range 2 {
 		_, err := c.Get(ctx, missing)
 		require.True(t, apierrors.IsNotFound(err), "a missing object is cached too")

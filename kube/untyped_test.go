@@ -86,7 +86,7 @@ func TestUntypedDecodesLikeClientGo(t *testing.T) {
 			`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"Conflict","code":409}`, 409},
 		{"a refusal with status 200",
 			`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"Conflict","code":409}`, 200},
-		{"a failure without an object", `gone`, 503},
+		{"a failure without an object", `missing`, 503},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			own, ours := answering(t, c.status, c.text)

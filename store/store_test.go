@@ -80,10 +80,10 @@ func TestChecksNameWhatIsMissing(t *testing.T) {
 
 	dead := rest.CopyConfig(config)
 	dead.Host = "https://127.0.0.1:1"
-	gone, err := store.New(dead, "", "")
+	missing, err := store.New(dead, "", "")
 	require.NoError(t, err)
-	requireKind(t, gone.CheckCluster(testContext(t)), failure.Unreachable, "no server listens there")
-	_, err = gone.GetPlan(testContext(t), "shop")
+	requireKind(t, missing.CheckCluster(testContext(t)), failure.Unreachable, "no server listens there")
+	_, err = missing.GetPlan(testContext(t), "shop")
 	requireKind(t, err, failure.Unreachable, "no server listens there")
 }
 

@@ -106,13 +106,13 @@ func TestAPackageIsFetchedByEachPartyAndPinned(t *testing.T) {
 }
 
 func TestServiceRelease_ChangesNothing_WhenPackageUnavailable(t *testing.T) {
-	gone := func(source.FetchRequest) (source.Fetched, error) {
+	absent := func(source.FetchRequest) (source.Fetched, error) {
 		return source.Fetched{}, temporal.NewNonRetryableApplicationError("package of service 1 can't be fetched: 404",
 			string(failure.Refused), nil)
 	}
 	for name, d := range map[string]*depot{
-		"missing at the start":               {fetch: gone},
-		"changed between the start and roll": {confirm: gone},
+		"missing at the start":               {fetch: absent},
+		"changed between the start and roll": {confirm: absent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, orders := uploadTo("default", "default")

@@ -95,8 +95,8 @@ func TestServiceReleaseByRollouts(t *testing.T) {
 			}}, plan.Sequential, plan.ItemFailed, "was superseded", 1},
 		"Lost": {"its workflow was terminated", &rollouts{run: func(workflow.Context, RolloutInput) (RolloutResult,
 			error) {
-			return RolloutResult{}, errors.New("gone")
-		}}, plan.Sequential, plan.ItemFailed, "gone", 1},
+			return RolloutResult{}, errors.New("missing")
+		}}, plan.Sequential, plan.ItemFailed, "missing", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, orders := releaseOf(test.method, 2)

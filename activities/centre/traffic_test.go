@@ -318,13 +318,13 @@ func TestClaimHolder_ReportsDeadHolders(t *testing.T) {
 		{"an earlier release of that name is dead", "rollout/default/s/one@0", true},
 		{"a terminated one is dead", "rollout/default/s/over@2", true},
 		{"one that Temporal does not know is dead", "rollout/default/s/none@1", true},
-		{"the claim of a deleted TrafficRouting is dead", v1alpha1.TrafficClaim(store.Namespace(), "gone", own), true},
-		{"so is one written by an earlier version", "trafficrouting/" + store.Namespace() + "/gone", true},
+		{"the claim of a deleted TrafficRouting is dead", v1alpha1.TrafficClaim(store.Namespace(), "missing", own), true},
+		{"so is one written by an earlier version", "trafficrouting/" + store.Namespace() + "/missing", true},
 		{"a terminated workflow of this engine is dead",
 			workload.Holder{WorkflowID: "rollout/default/s/over", RunID: "2", Engine: own}.String(), true},
 		{"another engine's workflow counts as alive, even if one of that ID is closed here",
 			workload.Holder{WorkflowID: "rollout/default/s/over", RunID: "2", Engine: other}.String(), false},
-		{"so does another engine's TrafficRouting", v1alpha1.TrafficClaim(store.Namespace(), "gone", other), false},
+		{"so does another engine's TrafficRouting", v1alpha1.TrafficClaim(store.Namespace(), "missing", other), false},
 	} {
 		answer, err := a.ClaimHolder(testContext(t), workload.ClaimHolderRequest{Claim: c.claim})
 		require.NoError(t, err, c.reason)

@@ -175,9 +175,9 @@ func TestStillCurrent_AsksTemporal_WhenCheckTookLong(t *testing.T) {
 		asks   int
 		wanted bool
 	}{
-		"AtOnce":     {"no newer attempt can exist so soon", 0, serviceerror.NewNotFound("gone"), 0, true},
+		"AtOnce":     {"no newer attempt can exist so soon", 0, serviceerror.NewNotFound("missing"), 0, true},
 		"Late":       {"Temporal still accepts its heartbeat", frozenAfter, nil, 1, true},
-		"Superseded": {"another attempt has continued", frozenAfter, serviceerror.NewNotFound("gone"), 1, false},
+		"Superseded": {"another attempt has continued", frozenAfter, serviceerror.NewNotFound("missing"), 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			temporal := &answering{err: c.answer}

@@ -303,11 +303,11 @@ func TestLargeBodies(t *testing.T) {
 
 type brokenReader struct{}
 
-func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("gone") }
+func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("removed") }
 
 func TestHandler_ReturnsError_WhenBodyIsIncomplete(t *testing.T) {
 	t.Parallel()
-	requireBody(t, `{"status":{"code":11101,"message":"gone"}}`,
+	requireBody(t, `{"status":{"code":11101,"message":"removed"}}`,
 		postAs(handler(sample(t)), queryPath, "", brokenReader{}))
 }
 

@@ -280,7 +280,7 @@ func TestFetch_TriesAllURLs(t *testing.T) {
 	}{
 		"Down": {"an unavailable server causes no pause while there is another URL", []string{"/down", "/good"},
 			nil, app.ExitOK, 0},
-		"Gone": {"neither does a server without the package", []string{"/gone", "/good"}, nil, app.ExitOK, 0},
+		"Absent": {"neither does a server without the package", []string{"/absent", "/good"}, nil, app.ExitOK, 0},
 		"Other": {"another package is rejected, and the next URL is tried", []string{"/other", "/good"}, nil,
 			app.ExitOK, 0},
 		"Broken": {"an incomplete download is discarded", []string{"/broken", "/good"}, nil, app.ExitOK, 0},
@@ -289,8 +289,8 @@ func TestFetch_TriesAllURLs(t *testing.T) {
 			[]string{"/other", "/later"}, nil, app.ExitOK, 3},
 		"AllOther": {"another package at all URLs is a failure", []string{"/other", "/other"},
 			[]string{"/other?…: the package has changed: its digest is sha256:" + digest(two)}, app.ExitFailure, 0},
-		"AllGone": {"each URL is named with its reason", []string{"/gone", "/lost"},
-			[]string{"/gone?…: ", "/lost?…: ", "404"}, app.ExitFailure, 0},
+		"AllAbsent": {"each URL is named with its reason", []string{"/absent", "/lost"},
+			[]string{"/absent?…: ", "/lost?…: ", "404"}, app.ExitFailure, 0},
 		"Away": {"a redirect to the cloud's metadata service is rejected", []string{"/away"},
 			[]string{"169.254.169.254"}, app.ExitFailure, 0},
 	} {
@@ -351,11 +351,11 @@ func TestFetch_KeepsOldContent_WhenItFails(t *testing.T) {
 func TestFetch_ReadsURLs_FromEnvironment(t *testing.T) {
 	one := shop(t, "1")
 	w := serve(t, map[string]http.HandlerFunc{"/1": bytesOf(one)})
-	t.Setenv("SLIPWAY_FETCH_URLS", w.URL+"/gone\n\n"+w.URL+"/1\n")
+	t.Setenv("SLIPWAY_FETCH_URLS", w.URL+"/absent\n\n"+w.URL+"/1\n")
 	p := newPod(t)
 	got := p.fetch("--sha256", digest(one))
 	require.Equal(t, app.ExitOK, got.code, got.err)
-	require.Equal(t, 1, w.asked["/gone"], "in their order")
+	require.Equal(t, 1, w.asked["/absent"], "in their order")
 	require.Equal(t, shopContent("1"), p.content())
 }
 

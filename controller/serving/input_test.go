@@ -219,7 +219,7 @@ func TestOperationIsSignalledPresence(t *testing.T) {
 		at := metav1.NewTime(time.Now().Add(-ago))
 		return &at
 	}
-	here, gone := party.Presence{Reachable: party.Reachable},
+	here, missing := party.Presence{Reachable: party.Reachable},
 		party.Presence{Reachable: party.Unreachable, Reason: "silent"}
 	cases := map[string]struct {
 		reason  string
@@ -232,14 +232,14 @@ func TestOperationIsSignalledPresence(t *testing.T) {
 		"there from the start": {"an expected state costs no history", started(-time.Hour),
 			[]party.Presence{here, here}, nil, 0},
 		"goes and comes": {"each change is signalled once", started(-time.Hour),
-			[]party.Presence{gone, gone, here, here}, []string{"silent", ""}, 0},
+			[]party.Presence{missing, missing, here, here}, []string{"silent", ""}, 0},
 		"begun before": {"an earlier controller may have signalled that the worker is unreachable",
 			started(time.Hour), []party.Presence{here, here}, []string{""}, 0},
 		"its own": {"this controller knows all its signals", started(time.Hour),
-			[]party.Presence{here, gone}, []string{"silent"}, startupPeriod},
+			[]party.Presence{here, missing}, []string{"silent"}, startupPeriod},
 		"its own, at first": {"in the startup period, another one may have signalled", started(time.Hour),
 			[]party.Presence{here, here}, []string{""}, time.Second},
-		"begun before, and away": {"or may not have signalled", started(time.Hour), []party.Presence{gone, gone},
+		"begun before, and away": {"or may not have signalled", started(time.Hour), []party.Presence{missing, missing},
 			[]string{"silent"}, 0},
 		"unknown": {"an unknown presence is not signalled", started(time.Hour),
 			[]party.Presence{{Reachable: party.Unknown}}, nil, 0},

@@ -26,7 +26,7 @@ func TestUnreachableParties(t *testing.T) {
 	}{
 		"back": {"a party with a heartbeat is present", map[string]party.Presence{"queue-a": there, "queue-b": there},
 			map[string]string{}},
-		"gone": {"a silent party is unreachable, with the reason",
+		"missing": {"a silent party is unreachable, with the reason",
 			map[string]party.Presence{"queue-a": {Reachable: party.Unreachable, Reason: "no worker"}, "queue-b": there},
 			map[string]string{"alice": "no worker"}},
 		"unknown": {"if Temporal does not answer, the last state is kept: an unreachable party must not look present",
@@ -71,7 +71,7 @@ func TestNextCheck(t *testing.T) {
 		"nobody": {"without servings there is no hurry", nil, party.HeartbeatInterval},
 		"fresh": {"after a recent heartbeat a party cannot become unreachable before the next check",
 			map[string]party.Presence{"a": seen(time.Second)}, party.HeartbeatInterval},
-		"gone": {"an unreachable party is already reported", map[string]party.Presence{"a": seen(time.Minute)},
+		"missing": {"an unreachable party is already reported", map[string]party.Presence{"a": seen(time.Minute)},
 			party.HeartbeatInterval},
 		"silent": {"a silence is checked when it reaches its limit, not an interval later",
 			map[string]party.Presence{"a": seen(18 * time.Second)}, 2*time.Second + checkDelay},

@@ -72,7 +72,7 @@ func TestCheckVisitsAffectedServings(t *testing.T) {
 	c := watching(t, servingBetween("quiet", "alice", "bob"), away, busy, over,
 		servingBetween("third", "carol", "carol"))
 	of := map[string]string{"alice": "q-alice", "bob": "q-bob", "carol": "q-carol"}
-	here, gone := party.Presence{Reachable: party.Reachable},
+	here, missing := party.Presence{Reachable: party.Reachable},
 		party.Presence{Reachable: party.Unreachable, Reason: "silent"}
 	for name, tc := range map[string]struct {
 		reason string
@@ -82,11 +82,11 @@ func TestCheckVisitsAffectedServings(t *testing.T) {
 		"all there": {"a status that names an unreachable party may need an update, and an operation is signalled; " +
 			"other servings are not visited",
 			map[string]party.Presence{"q-alice": here, "q-bob": here, "q-carol": here}, []string{"away", "busy"}},
-		"one gone": {"each serving of an unreachable party names it, once",
-			map[string]party.Presence{"q-alice": here, "q-bob": here, "q-carol": gone},
+		"one missing": {"each serving of an unreachable party names it, once",
+			map[string]party.Presence{"q-alice": here, "q-bob": here, "q-carol": missing},
 			[]string{"away", "busy", "third"}},
-		"two gone": {"in order of name, whichever index finds them",
-			map[string]party.Presence{"q-alice": gone, "q-bob": gone, "q-carol": here},
+		"two missing": {"in order of name, whichever index finds them",
+			map[string]party.Presence{"q-alice": missing, "q-bob": missing, "q-carol": here},
 			[]string{"away", "busy", "over", "quiet"}},
 		"not known": {"an unknown presence changes nothing", nil, []string{"away", "busy"}},
 	} {
@@ -116,7 +116,7 @@ func TestCheckQueriesEachQueueOnce(t *testing.T) {
 	t.Parallel()
 	recorded := servingBetween("recorded", "carol")
 	recorded.Status.PartyDeploymentStatuses =
-		map[string]map[string]kuscia.PartyDeploymentStatus{"dave": {"gone": {Queue: "q-dave"}}}
+		map[string]map[string]kuscia.PartyDeploymentStatus{"dave": {"missing": {Queue: "q-dave"}}}
 	c := watching(t, servingBetween("one", "alice", "bob"), servingBetween("two", "bob", "alice"), recorded)
 	asked := &presences{found: map[string]party.Presence{"q-alice": {Reachable: party.Reachable}}}
 	p := newParties(c, asked)

@@ -82,12 +82,12 @@ func TestDecide_ByClaim(t *testing.T) {
 	}
 	lost := by(other)
 	lost.Held = true
-	gone := by("")
-	gone.Held = true
-	answered := gone
+	missing := by("")
+	missing.Held = true
+	answered := missing
 	answered.Ending = &workload.Ending{Result: &workload.Result{Message: "restarted: 3 of 3 pods are ready",
 		Changed: true}}
-	refusedBefore := gone
+	refusedBefore := missing
 	refusedBefore.Ending = &workload.Ending{Failure: failure.New(failure.WorkloadFailed, "it crashed")}
 	deleting := by("")
 	deleting.Deleting = true
@@ -113,7 +113,7 @@ func TestDecide_ByClaim(t *testing.T) {
 			verdict{action: workload.ActWrite, says: "take over from task/t0/1-order"}},
 		"lost": {"a claim that was replaced by another one is lost", lost,
 			verdict{workload.ActFail, "task/t9/2-order holds it now", failure.ClaimLost}},
-		"taken away": {"a claim that was removed is lost", gone,
+		"taken away": {"a claim that was removed is lost", missing,
 			verdict{workload.ActFail, "no release holds it now", failure.ClaimLost}},
 		"answered": {"a claim that the last write released is not lost", answered,
 			verdict{action: workload.ActDone, says: "restarted: 3 of 3"}},

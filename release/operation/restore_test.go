@@ -27,8 +27,8 @@ func TestDecide_RestoresTemplateAndSize(t *testing.T) {
 	has := func(seen operation.Observed) operation.Observed { seen.Marker = marker; return seen }
 	unready := running(3)
 	unready.Available = 1
-	gone := running(3)
-	gone.TemplateMissing = true
+	missing := running(3)
+	missing.TemplateMissing = true
 	sizing := operation.Original{Operation: plan.Restore, Changed: true, Size: n(3), Target: n(3), Requested: n(2),
 		Change: revision.Change{FromReplicas: n(0)}}
 	stopping := operation.Original{Operation: plan.Restore, Changed: true, Size: n(3), Requested: n(0),
@@ -52,8 +52,8 @@ func TestDecide_RestoresTemplateAndSize(t *testing.T) {
 			restoring(deployment, plan.Parallel, true, nil, nil), has(running(3)),
 			verdict{action: workload.ActDone, says: "nothing to do: it has its earlier pod template already"}, nil,
 			false},
-		"Gone": {"a template that is not kept is refused before anything is written",
-			restoring(deployment, plan.Parallel, true, nil, nil), gone,
+		"NotKept": {"a template that is not kept is refused before anything is written",
+			restoring(deployment, plan.Parallel, true, nil, nil), missing,
 			verdict{workload.ActFail, "no longer keeps the pod template that it had before task t0",
 				failure.Refused}, nil, false},
 		"FromNone": {"template and size are set in one write",

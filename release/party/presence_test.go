@@ -50,7 +50,7 @@ func TestPresenceOf_ByLastReports(t *testing.T) {
 				"silent for more than 20s: check that it runs and reaches Temporal",
 		},
 		"Stopped": {
-			"a worker that reported its stop is gone at once", []Worker{stopped(seen("a", time.Second))}, Unreachable,
+			"a worker that reported its stop counts no longer, at once", []Worker{stopped(seen("a", time.Second))}, Unreachable,
 			0, noon.Add(-time.Second),
 			"the last worker of queue q, a on node-1, was stopped at 2026-11-02T11:59:59Z (1s ago): start one",
 		},
@@ -61,7 +61,7 @@ func TestPresenceOf_ByLastReports(t *testing.T) {
 			"worker new on node-1 polls queue q, last seen 1s ago",
 		},
 		"Several": {
-			"one of three is silent", []Worker{seen("b", time.Second), seen("gone", time.Hour),
+			"one of three is silent", []Worker{seen("b", time.Second), seen("missing", time.Hour),
 				seen("a", 2*time.Second)}, Reachable, 2, noon.Add(-time.Second),
 			"2 workers poll queue q, last seen 1s ago",
 		},

@@ -99,12 +99,12 @@ func TestMachine_StateAfterEvents(t *testing.T) {
 			TaskInterrupted, nil, "cluster default cannot be reached: fix it and send resume, or stop"},
 		"InterruptedResumed": {"resume continues the interrupted item, which still counts as running",
 			func(m *Machine) {
-				m.Interrupted(0, "gone")
+				m.Interrupted(0, "missing")
 				m.Command(Command{Verb: VerbResume}, time.Time{})
 			}, TaskRunning, nil, "2 services run"},
 		"InterruptedStopped": {"a stop waits until the interrupted item has restored what it borrowed; abandoning it " +
 			"does not fail the task", func(m *Machine) {
-			m.Interrupted(0, "gone")
+			m.Interrupted(0, "missing")
 			m.Ended(1, ItemSucceeded, "")
 			m.Command(Command{Verb: VerbStop}, time.Time{})
 			require.Equal(t, TaskStopping, m.State)
@@ -116,12 +116,12 @@ func TestMachine_StateAfterEvents(t *testing.T) {
 				m.Began(2)
 				m.Ended(2, ItemSucceeded, "")
 				m.Began(3)
-				m.Interrupted(3, "gone")
+				m.Interrupted(3, "missing")
 				m.Command(Command{Verb: VerbStop}, time.Time{})
 				m.Abandoned(3, "given up")
 			}, TaskStopped, nil, "3 of 4 services done"},
 		"AbandonedUnasked": {"an item that is abandoned without a stop of the task fails the task", func(m *Machine) {
-			m.Interrupted(0, "gone")
+			m.Interrupted(0, "missing")
 			m.Abandoned(0, "its workflow received a stop")
 		}, TaskFailed, nil, "service a failed"},
 		"PauseWithoutRest": {"a pause in the last wave has no effect: the task succeeds", func(m *Machine) {
@@ -167,7 +167,7 @@ func TestMachine_VerbIsLegalOnlyInItsStates(t *testing.T) {
 			endWave(m)
 			return m
 		},
-		TaskInterrupted: func() *Machine { m := running(); m.Interrupted(0, "gone"); return m },
+		TaskInterrupted: func() *Machine { m := running(); m.Interrupted(0, "missing"); return m },
 		TaskFailed:      func() *Machine { m := running(); m.Ended(0, ItemFailed, "x"); return m },
 		TaskSucceeded: func() *Machine {
 			m := NewMachine([]string{"a"}, []Wave{{Items: []int{0}}}, 0)
@@ -255,7 +255,7 @@ func step(t *rapid.T, m *Machine) {
 			m.Ended(n, ItemSucceeded, "")
 		}
 	case 3:
-		m.Interrupted(n, "gone")
+		m.Interrupted(n, "missing")
 	case 4:
 		m.Command(Command{Verb: VerbPause}, time.Time{})
 	case 5:

@@ -34,11 +34,11 @@ func TestTask_Restorations_CombineItemsOfService(t *testing.T) {
 
 func TestResolveRestorations(t *testing.T) {
 	t.Parallel()
-	gone := stopThenStart()
-	gone.Services[0].Workloads[0].Name, gone.Services[1].Workloads[0].Name = "removed", "removed"
+	missing := stopThenStart()
+	missing.Services[0].Workloads[0].Name, missing.Services[1].Workloads[0].Name = "removed", "removed"
 	still := Task{ID: "t-2", Services: []ServiceStatus{{ServiceID: "444", Deployment: Stop}}}
 	records := map[string]Recorded{"t-1": {Task: stopThenStart()}, "t-2": {Task: still},
-		"t-3": {Problem: "task t-3 is not over: wait, or stop it first"}, "t-4": {Task: gone}}
+		"t-3": {Problem: "task t-3 is not over: wait, or stop it first"}, "t-4": {Task: missing}}
 	for name, test := range map[string]struct {
 		reason, wants, field string
 		item                 Item

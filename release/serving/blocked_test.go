@@ -20,33 +20,33 @@ func TestCheckPodsAllowed(t *testing.T) {
 		quota    = `pods "s1-5d-x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4`
 	)
 	for name, tc := range map[string]struct {
-		reason, message         string
-		waited, stood, deadline time.Duration
-		kind                    string
-		refused                 bool
+		reason, message          string
+		waited, lasted, deadline time.Duration
+		kind                     string
+		refused                  bool
 	}{
 		"pod security": {reason: "a rule on pods does not change by itself", message: security,
-			waited: 10 * time.Second, stood: 10 * time.Second, refused: true},
+			waited: 10 * time.Second, lasted: 10 * time.Second, refused: true},
 		"webhook": {reason: "nor does a webhook", message: `admission webhook "a.b" denied the request: no`,
-			waited: time.Minute, stood: time.Minute, refused: true},
+			waited: time.Minute, lasted: time.Minute, refused: true},
 		"policy": {reason: "nor does a policy of the API server",
 			message: `pods "s1" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`,
-			waited:  time.Minute, stood: time.Minute, refused: true},
+			waited:  time.Minute, lasted: time.Minute, refused: true},
 		"just begun": {reason: "it may be left by an earlier operation, and the controllers are about to retry",
-			message: security, waited: 9 * time.Second, stood: time.Hour},
+			message: security, waited: 9 * time.Second, lasted: time.Hour},
 		"new": {reason: "the rule may have been changed a moment ago", message: security, waited: time.Hour,
-			stood: 9 * time.Second},
+			lasted: 9 * time.Second},
 		"quota at once": {reason: "terminating pods free quota", message: quota, waited: 59 * time.Second,
-			stood: time.Hour},
+			lasted: time.Hour},
 		"quota": {reason: "after a minute quota is unlikely to become free", message: quota,
-			waited: time.Minute, stood: time.Minute, refused: true},
+			waited: time.Minute, lasted: time.Minute, refused: true},
 		"short of time": {reason: "the wait is at most half the deadline", message: quota, deadline: 40 * time.Second,
-			waited: 20 * time.Second, stood: 20 * time.Second, refused: true},
+			waited: 20 * time.Second, lasted: 20 * time.Second, refused: true},
 		"no answer": {reason: "an unreachable webhook does not decide about the pods",
 			message: `Internal error occurred: failed calling webhook "a.b": connection refused`, waited: time.Hour,
-			stood: time.Hour},
+			lasted: time.Hour},
 		"deletion": {reason: "pods that cannot be deleted exist", message: security, kind: "FailedDelete",
-			waited: time.Hour, stood: time.Hour},
+			waited: time.Hour, lasted: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +63,7 @@ func TestCheckPodsAllowed(t *testing.T) {
 			d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing,
 				Status: corev1.ConditionTrue, Message: security},
 				{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: tc.kind,
-					Message: tc.message, LastTransitionTime: metav1.NewTime(now.Add(-tc.stood))}}
+					Message: tc.message, LastTransitionTime: metav1.NewTime(now.Add(-tc.lasted))}}
 			err := serving.CheckPodsAllowed(d, tc.waited, tc.deadline, now)
 			if !tc.refused {
 				require.NoError(t, err, tc.reason)

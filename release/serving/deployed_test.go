@@ -45,7 +45,7 @@ func TestDeployStateOf(t *testing.T) {
 		expected serving.DeployState
 		says     string
 	}{
-		"gone": {"a missing Deployment runs nothing", nil, serving.DeployStateOther, "it does not exist"},
+		"absent": {"a missing Deployment runs nothing", nil, serving.DeployStateOther, "it does not exist"},
 		"other version": {"a complete Deployment of another version does not count",
 			alter(deployment(1, 1, 1, 1), func(d *appsv1.Deployment) {
 				d.Annotations[serving.AnnotationVersion] = "w"

@@ -225,10 +225,10 @@ func TestExpectedOf(t *testing.T) {
 	kd.Status.PartyDeploymentStatuses["bob"]["s1"] = bob
 	expected := serving.ExpectedOf(kd, "q")
 	require.Len(t, expected, 1, "alice is on another queue")
-	gone := expected[0].Deleted()
+	absent := expected[0].Deleted()
 	require.Equal(t, []string{"bob", "s1", "d1", "7"},
-		[]string{gone.Domain, gone.Deployment, gone.Snapshot.DeploymentUID, gone.Snapshot.ResourceVersion})
-	require.Equal(t, []string{"Deployment/s1"}, gone.Snapshot.Missing)
-	require.True(t, serving.Observe(kd, []serving.Observation{gone}, noon), "the deletion is new")
+		[]string{absent.Domain, absent.Deployment, absent.Snapshot.DeploymentUID, absent.Snapshot.ResourceVersion})
+	require.Equal(t, []string{"Deployment/s1"}, absent.Snapshot.Missing)
+	require.True(t, serving.Observe(kd, []serving.Observation{absent}, noon), "the deletion is new")
 	require.Empty(t, serving.ExpectedOf(kd, "q"), "a Deployment known to be missing is not expected")
 }

@@ -16,7 +16,7 @@ func TestSnapshot_ContainsOnlyReferencedAppImages(t *testing.T) {
 			Labels:      map[string]string{kuscia.LabelAppType: kuscia.AppTypeServing},
 			Annotations: map[string]string{kuscia.AnnotationAffinityMode: "none"}},
 		Spec: kuscia.KusciaDeploymentSpec{Initiator: "alice", InputConfig: "{}", Parties: []kuscia.Party{
-			{DomainID: "alice", AppImageRef: "one"}, {DomainID: "bob", AppImageRef: "gone"},
+			{DomainID: "alice", AppImageRef: "one"}, {DomainID: "bob", AppImageRef: "missing"},
 			{DomainID: "carol", AppImageRef: "one"}}},
 	}
 	images := map[string]kuscia.AppImageSpec{

@@ -273,7 +273,7 @@ func TestObserve(t *testing.T) {
 			of(but(snapshotOf("10", 1), func(s *serving.DeploymentSnapshot) {
 				s.Missing = []string{"Service/a"}
 			})), true},
-		"gone": {"a deleted Deployment is reported with its last resourceVersion",
+		"absent": {"a deleted Deployment is reported with its last resourceVersion",
 			of(snapshotOf("10", 1).Deleted("s1")), true},
 		"late":   {"an observation of an older resourceVersion arrived late", of(snapshotOf("9", 2)), false},
 		"digits": {"resourceVersions are compared as numbers", of(snapshotOf("9999", 2)), true},

@@ -210,9 +210,9 @@ func TestUpdatePhases_ReportsNoMissingObjects_DuringDeletion(t *testing.T) {
 	t.Parallel()
 	kd := seenServing(t)
 	kd.Status.Operation = &kuscia.Operation{Kind: serving.KindDelete, Generation: 3}
-	gone := kd.Status.PartyDeploymentStatuses["alice"]["one"]
-	gone.Missing = []string{"Service/one-service"}
-	kd.Status.PartyDeploymentStatuses["alice"]["one"] = gone
+	missing := kd.Status.PartyDeploymentStatuses["alice"]["one"]
+	missing.Missing = []string{"Service/one-service"}
+	kd.Status.PartyDeploymentStatuses["alice"]["one"] = missing
 	serving.UpdatePhases(kd)
 	require.Equal(t, kuscia.PhaseProgressing, kd.Status.Phase)
 	require.Empty(t, kd.Status.Reason)

@@ -14,7 +14,7 @@ func TestQueue_Decide_PicksNewestLiveBuild(t *testing.T) {
 	t.Parallel()
 	old := Build{ID: "v1", FirstSeen: noon.Add(-48 * time.Hour), Live: true}
 	newer := Build{ID: "v2", FirstSeen: noon, Live: true}
-	gone := func(b Build) Build { b.Live = false; return b }
+	missing := func(b Build) Build { b.Live = false; return b }
 	cases := []struct {
 		reason string
 		queue  Queue
@@ -28,14 +28,14 @@ func TestQueue_Decide_PicksNewestLiveBuild(t *testing.T) {
 			Queue{Current: newer.ID, Builds: []Build{newer, old}},
 			Decision{Build: "v2", Reason: "it is the newest build that runs"}},
 		{"when the last worker of the new build has ended, the old one gets the work back",
-			Queue{Current: newer.ID, Builds: []Build{gone(newer), old}},
+			Queue{Current: newer.ID, Builds: []Build{missing(newer), old}},
 			Decision{Build: "v1", Reason: "no worker of build v2 runs", Older: true}},
 		{"workers without an ID are older than all others",
 			Queue{Current: Unversioned, Builds: []Build{{Live: true}, old}},
 			Decision{Build: "v1", Reason: "it is newer than the build without an ID"}},
-		{"they also get the work back", Queue{Current: old.ID, Builds: []Build{{Live: true}, gone(old)}},
+		{"they also get the work back", Queue{Current: old.ID, Builds: []Build{{Live: true}, missing(old)}},
 			Decision{Build: Unversioned, Reason: "no worker of build v1 runs", Older: true}},
-		{"without pollers nothing changes", Queue{Current: newer.ID, Builds: []Build{gone(newer), gone(old)}},
+		{"without pollers nothing changes", Queue{Current: newer.ID, Builds: []Build{missing(newer), missing(old)}},
 			Decision{Build: "v2", Reason: "no worker polls"}},
 		{"a manual choice is respected", Queue{Current: old.ID, Manager: "ops", Builds: []Build{old, newer}},
 			Decision{Build: "v1", Reason: "ops manages which build gets the work"}},

@@ -164,7 +164,7 @@ func TestOpenKeys_RejectsInvalidFolders(t *testing.T) {
 	file := filepath.Join(folder(t, "", map[string]string{"a": key(1)}), "a")
 	_, err := OpenKeys(file, nil)
 	require.ErrorContains(t, err, "is not a folder")
-	_, err = OpenKeys(file+"-gone", nil)
+	_, err = OpenKeys(file+"-absent", nil)
 	require.ErrorContains(t, err, "no such file")
 }
 

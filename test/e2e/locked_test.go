@@ -213,7 +213,7 @@ func TestWorker_LogsMissingSetup_OfLockedTemporal(t *testing.T) {
 	says(run("--temporal-ca-file", cert), "is not trusted: check "+cert+" (--temporal-ca-file)")
 	says(run("--temporal-tls", "off", "--temporal-ca-file", "", "--temporal-cert-file", "", "--temporal-key-file", ""),
 		"if it requires TLS, set --temporal-tls=on")
-	l.Write(filepath.Join("bad-keys", "current"), "gone")
+	l.Write(filepath.Join("bad-keys", "current"), "absent")
 	says(run("--temporal-codec-key-dir", filepath.Join(l.Dir, "bad-keys")),
-		filepath.Join(l.Dir, "bad-keys", "current")+` names the key "gone", but there is no file`)
+		filepath.Join(l.Dir, "bad-keys", "current")+` names the key "absent", but there is no file`)
 }

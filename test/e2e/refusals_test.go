@@ -18,7 +18,7 @@ func TestInvalidRequests_AreRefused(t *testing.T) {
 	e.Deployment("one", 1, nil)
 	e.WaitReadyPods("one", 1)
 	e.PutService("known", "", "Deployment/one")
-	e.PutService("gone", "", "Deployment/never-created")
+	e.PutService("missing", "", "Deployment/never-created")
 	build := func(pod string) string {
 		return "build: {image: 'registry.test/web:{{commit}}', jobTemplate: {spec: {template: {spec: {" + pod +
 			"containers: [{name: build, image: go}]}}}}}\n"
@@ -45,7 +45,7 @@ func TestInvalidRequests_AreRefused(t *testing.T) {
 		"UnknownService": {"an unknown service is named", "deployPlanItems: [{serviceId: 999, deployment: START}]",
 			"999"},
 		"UnknownObject": {"an object that is not in the cluster is reported before anything is written",
-			"deployPlanItems: [{serviceId: gone, deployment: START}]", "never-created"},
+			"deployPlanItems: [{serviceId: missing, deployment: START}]", "never-created"},
 		"NoBuild": {"a service without a build section is not built",
 			"deployPlanItems: [{serviceId: web, deployment: COMPILE_DEPLOY, compileRepoPath: " +
 				"'https://git.test/app.git', compileRepoBranch: main}]", "has no `build`"},

@@ -351,10 +351,10 @@ func (r driftRow) applyForeignChange(rel *release, kind schema.GroupVersionResou
 	rel.t.Helper()
 	objects := rel.Dynamic(rel.t).Resource(kind).Namespace(rel.Apps)
 	// a rollback removes the traffic objects first
-	gone := func(err error) bool { return apierrors.IsNotFound(err) && stepStates[r.state].rollingBack }
+	missing := func(err error) bool { return apierrors.IsNotFound(err) && stepStates[r.state].rollingBack }
 	if r.field == "" && r.deleted {
 		err := objects.Delete(context.Background(), name, metav1.DeleteOptions{})
-		if gone(err) {
+		if missing(err) {
 			return false
 		}
 		require.NoError(rel.t, err)
@@ -363,7 +363,7 @@ func (r driftRow) applyForeignChange(rel *release, kind schema.GroupVersionResou
 	for _, patch := range r.patches() {
 		patched, err := objects.Patch(context.Background(), name, types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{FieldManager: "neighbour"})
-		if apierrors.IsInvalid(err) || gone(err) {
+		if apierrors.IsInvalid(err) || missing(err) {
 			continue
 		}
 		require.NoError(rel.t, err)

@@ -54,7 +54,7 @@ func TestSoakServingOfManyParties_StaysWithinEventBudget(t *testing.T) {
 	began = time.Now()
 	u.remove("many")
 	require.Eventually(t, func() bool { return e.Serving(e.Home, "many") == nil }, manyPatience, time.Second)
-	gone := time.Since(began)
+	missing := time.Since(began)
 	selector := metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentUID + "=" + string(kd.UID)}
 	left, err := e.Kube.AppsV1().Deployments("").List(t.Context(), selector)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestSoakServingOfManyParties_StaysWithinEventBudget(t *testing.T) {
 	services, err := e.Kube.CoreV1().Services("").List(t.Context(), selector)
 	require.NoError(t, err)
 	require.Empty(t, services.Items)
-	u.requireSmallHistory("deletion", fmt.Sprintf("%s%d", serving.WorkflowPrefix("many"), kd.Generation+1), gone)
+	u.requireSmallHistory("deletion", fmt.Sprintf("%s%d", serving.WorkflowPrefix("many"), kd.Generation+1), missing)
 }
 
 // requireSmallHistory logs the size of an operation and requires its history to stay within maxManyEvents per party.

@@ -71,9 +71,9 @@ func testTwoUndos(t *testing.T, e *harness.Engine, c cell) {
 		"a running release is rolled back, not undone")
 	r.approveAll(1)
 	r.requirePromoted()
-	gone := r.RolloutVerb(name, "undo", `{"toRevision":5}`)
-	require.Equal(t, http.StatusUnprocessableEntity, gone.Status, "%s", gone.Body)
-	require.Contains(t, string(gone.Body), "is the version that serves now",
+	missing := r.RolloutVerb(name, "undo", `{"toRevision":5}`)
+	require.Equal(t, http.StatusUnprocessableEntity, missing.Status, "%s", missing.Body)
+	require.Contains(t, string(missing.Body), "is the version that serves now",
 		"revision 5 belongs to the last undo, of the first version")
 }
 

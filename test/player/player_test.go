@@ -203,7 +203,7 @@ func TestJobs(t *testing.T) {
 func TestInitContainerFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	fetch := run("fetch", "[ -e /volume/there ] || { echo gone; exit 1; }",
+	fetch := run("fetch", "[ -e /volume/there ] || { echo absent; exit 1; }",
 		corev1.VolumeMount{Name: "data", MountPath: "/volume"})
 	fetch.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	spec := corev1.PodSpec{Volumes: []corev1.Volume{emptyDir("data")}, InitContainers: []corev1.Container{fetch},
@@ -217,7 +217,7 @@ func TestInitContainerFails(t *testing.T) {
 	assert.Equal(t, corev1.PodPending, pod.Status.Phase)
 	assert.Equal(t, "CrashLoopBackOff", init.State.Waiting.Reason)
 	assert.EqualValues(t, 1, init.LastTerminationState.Terminated.ExitCode)
-	assert.Equal(t, "gone\n", init.LastTerminationState.Terminated.Message)
+	assert.Equal(t, "absent\n", init.LastTerminationState.Terminated.Message)
 	assert.Equal(t, "PodInitializing", pod.Status.ContainerStatuses[0].State.Waiting.Reason)
 	assert.Equal(t, "containers with incomplete status: [fetch]", condition(pod, corev1.PodInitialized).Message)
 	require.NoError(t, os.WriteFile(filepath.Join(w.Volume("retried", "data"), "there"), nil, 0o600))

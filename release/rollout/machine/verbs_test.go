@@ -42,10 +42,10 @@ var verbStates = map[string]func(t *testing.T) *world{
 		require.Equal(t, ActMove, w.next().Kind)
 		return w
 	},
-	"failed": func(t *testing.T) *world { return troubled(t, failure.WorkloadFailed) },
-	"drift":  func(t *testing.T) *world { return troubled(t, failure.Drift) },
-	"gone":   func(t *testing.T) *world { return troubled(t, failure.Gone) },
-	"lost":   func(t *testing.T) *world { return troubled(t, failure.ClaimLost) },
+	"failed":  func(t *testing.T) *world { return troubled(t, failure.WorkloadFailed) },
+	"drift":   func(t *testing.T) *world { return troubled(t, failure.Drift) },
+	"missing": func(t *testing.T) *world { return troubled(t, failure.Gone) },
+	"lost":    func(t *testing.T) *world { return troubled(t, failure.ClaimLost) },
 	"finishing": func(t *testing.T) *world {
 		w := atApproval(t, strategy.StylePartition)
 		w.send(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, w.now)
@@ -97,7 +97,7 @@ func TestVerbsByState(t *testing.T) {
 		"failed": {rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbRetry,
 			rollout.VerbSupersede},
 		"drift":        {rollout.VerbStop, rollout.VerbRollback, rollout.VerbRetry, rollout.VerbSupersede},
-		"gone":         {rollout.VerbStop},
+		"missing":      {rollout.VerbStop},
 		"lost":         {rollout.VerbStop},
 		"finishing":    {rollout.VerbStop, rollout.VerbRollback},
 		"rolling back": {rollout.VerbSupersede},
@@ -145,7 +145,7 @@ func TestRefusal_NamesNextStep(t *testing.T) {
 			"meant for step 2"},
 		{"nothing failed", "approval", rollout.Command{Verb: rollout.VerbRetry}, "nothing has failed"},
 		{"a failed step is not approved", "failed", rollout.Command{Verb: rollout.VerbApprove}, "retry repeats it"},
-		{"a deleted workload is not rolled back", "gone", rollout.Command{Verb: rollout.VerbRollback},
+		{"a deleted workload is not rolled back", "missing", rollout.Command{Verb: rollout.VerbRollback},
 			"stop restores the traffic"},
 		{"a workload that the release has lost is not stopped to stable", "lost",
 			rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToStable}, "stop to frozen abandons it"},

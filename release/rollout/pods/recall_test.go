@@ -71,7 +71,7 @@ func TestRecalledRevision(t *testing.T) {
 		of     *strategy.Revision
 		want   string
 	}{
-		{"the recorded template", &strategy.Revision{Template: "first", Name: "gone"}, "r1"},
+		{"the recorded template", &strategy.Revision{Template: "first", Name: "missing"}, "r1"},
 		{"a template that the API server now defaults differently has the same name",
 			&strategy.Revision{Template: "first as of 1.30", Name: "r1"}, "r1"},
 		{"a revision that no longer exists", &strategy.Revision{Template: "zeroth", Name: "r0"}, ""},

@@ -174,7 +174,7 @@ spec:
 	delete(byAnnotation["spec"].(map[string]any), "ingressClassName")
 	byAnnotation["metadata"].(map[string]any)["annotations"].(map[string]any)["kubernetes.io/ingress.class"] = "nginx"
 	require.NotEmpty(t, traffic.SecondCanary(stable, byAnnotation, pair),
-		"the class may stand in the annotation of before")
+		"the class may be in the annotation of before")
 }
 
 // TestCanaryService leaves out what is assigned to one Service only.

@@ -99,7 +99,7 @@ endpoints: [{targetRef: {name: order-canary-1}}, {targetRef: {name: order-1}}, {
 	require.InDelta(t, 1.0/3, got.ByRevision["old"], 1e-9, "a pod in two slices is one endpoint")
 	require.InDelta(t, 1.0/3, got.ByRevision["new"], 1e-9, "an endpoint without conditions is ready")
 	require.InDelta(t, 1.0/3, got.ByRevision[""], 1e-9)
-	got, err = shares.Of(o, strategy.Routing{Service: "gone"}, shares.Probe{})
+	got, err = shares.Of(o, strategy.Routing{Service: "missing"}, shares.Probe{})
 	require.NoError(t, err)
 	require.InDelta(t, 1, got.Unreachable, 1e-9)
 }
