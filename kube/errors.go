@@ -69,6 +69,11 @@ func Classify(err error) Class {
 	}
 }
 
+// IsAny reports whether an error of a request to an API server has one of these classes.
+func IsAny(err error, classes ...Class) bool {
+	return err != nil && slices.Contains(classes, Classify(err))
+}
+
 // unanswered reports whether a request got no answer, or only a part of one.
 func unanswered(err error) bool {
 	if errors.Is(err, context.Canceled) {

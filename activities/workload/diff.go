@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +9,7 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/pods"
@@ -117,19 +117,14 @@ func (t *operationJob) dryRun(ctx context.Context, o *object, w *workload.Write)
 	if err != nil {
 		return nil, "", false, err
 	}
-	body, err := json.Marshal(patchOf(o.Unstructured, w, template))
-	if err != nil {
-		return nil, "", false, err
-	}
-	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.Resource, o.GetName()), body, true)
-	if err != nil {
-		switch kube.Classify(err) {
-		case kube.Rejected, kube.Changed:
-			return nil, "its cluster does not accept the change, or it was changed just now: " + kube.Text(err), true,
-				nil
-		case kube.Refused:
-			return nil, "its cluster does not accept the change: " + kube.Text(err), false, nil
-		}
+	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.Resource, o.GetName()),
+		jsonpatch.Encode(patchOf(o.Unstructured, w, template)), true)
+	switch {
+	case kube.IsAny(err, kube.Rejected, kube.Changed):
+		return nil, "its cluster does not accept the change, or it was changed just now: " + kube.Text(err), true, nil
+	case kube.IsAny(err, kube.Refused):
+		return nil, "its cluster does not accept the change: " + kube.Text(err), false, nil
+	case err != nil:
 		return nil, "", false, err
 	}
 	return t.markUnfetched(pods.ChangedFields(templateOf(o.Unstructured), templateOf(after))), "", false, nil

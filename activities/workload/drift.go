@@ -353,15 +353,9 @@ func (s *DriftDetector) restoreLabel(ctx context.Context, t target, o *unstructu
 		return nil
 	}
 	test := jsonpatch.Test(jsonpatch.Annotation(workload.AnnotationClaimedBy), claim)
-	body, err := json.Marshal(append([]jsonpatch.Op{test}, entries("/metadata/labels", o.GetLabels(),
-		map[string]string{workload.LabelClaimed: workload.LabelClaimedValue}, nil)...))
-	if err != nil {
-		return err
-	}
-	if _, err = s.activities.cluster.Patch(ctx, t.ref(), body, false); err == nil {
-		return nil
-	}
-	if kind := kube.Classify(err); kind == kube.Missing || kind == kube.Rejected { // it was deleted or released
+	_, err := s.activities.cluster.Patch(ctx, t.ref(), jsonpatch.Encode(append([]jsonpatch.Op{test},
+		entries("/metadata/labels", o.GetLabels(), claimedLabel, nil)...)), false)
+	if kube.IsAny(err, kube.Missing, kube.Rejected) { // it was deleted or released
 		return nil
 	}
 	return err

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -168,12 +167,8 @@ func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, 
 	if by := t.a.repairer(c.object); by != "" {
 		return nil, rollout.UnderRepair(c.object.GetKind()+" "+c.object.GetNamespace()+"/"+c.object.GetName(), by)
 	}
-	body, err := json.Marshal(c.ops)
-	if err != nil {
-		return nil, err
-	}
 	failpoint.Hit(c.point + ".before/" + c.step)
-	after, err := t.a.cluster.Patch(ctx, t.ref(c.resource, c.object.GetName()), body, false)
+	after, err := t.a.cluster.Patch(ctx, t.ref(c.resource, c.object.GetName()), jsonpatch.Encode(c.ops), false)
 	failpoint.Hit(c.point + ".after/" + c.step)
 	version := c.object.GetResourceVersion()
 	switch {
@@ -182,7 +177,7 @@ func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, 
 		t.a.options.Logger.InfoContext(ctx, "object changed", "workload", t.workload.String(), "object",
 			c.object.GetKind()+" "+c.object.GetName(), "step", c.step)
 		return after, nil
-	case kube.Classify(err) != kube.Rejected:
+	case !kube.IsAny(err, kube.Rejected):
 		return nil, err
 	case t.rejected == version:
 		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.workload,
@@ -208,10 +203,8 @@ func (t *job) deletePods(ctx context.Context, list []workload.Pod, before, after
 			t.blockingBudget = held
 			continue
 		}
-		if err != nil {
-			if kind := kube.Classify(err); kind != kube.Missing && kind != kube.Changed {
-				return err
-			}
+		if err != nil && !kube.IsAny(err, kube.Missing, kube.Changed) {
+			return err
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 
@@ -39,7 +38,7 @@ func patchOf(o *unstructured.Unstructured, w *workload.Write, template map[strin
 		}
 	}
 	if w.Stamp != "" {
-		now, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
+		now := templateAnnotations(o)
 		changes = append(changes, entries("/spec/template/metadata/annotations", now,
 			map[string]string{workload.AnnotationRestartedBy: w.Stamp}, nil)...)
 	}
@@ -47,19 +46,16 @@ func patchOf(o *unstructured.Unstructured, w *workload.Write, template map[strin
 		changes = append(changes, jsonpatch.Replace("/spec/template", template))
 	}
 	if w.KeepTemplate != "" {
-		w.Annotations = withKept(w, o)
+		keepTemplate(w, templateOf(o))
 	}
 	return slices.Concat(tests, changes, metadata(o, w))
 }
 
-// withKept are the annotations to set, with the current template among them.
-func withKept(w *workload.Write, o *unstructured.Unstructured) map[string]string {
-	annotations := map[string]string{}
+// keepTemplate makes a write keep a template in its annotation KeepTemplate.
+func keepTemplate(w *workload.Write, template map[string]any) {
+	annotations := map[string]string{w.KeepTemplate: string(jsonpatch.Encode(template))}
 	maps.Copy(annotations, w.Annotations)
-	if raw, err := json.Marshal(templateOf(o)); err == nil { // it was decoded from JSON
-		annotations[w.KeepTemplate] = string(raw)
-	}
-	return annotations
+	w.Annotations, w.KeepTemplate = annotations, ""
 }
 
 // metadata are the changes of labels and annotations.
@@ -85,6 +81,9 @@ func metadata(o *unstructured.Unstructured, w *workload.Write) []jsonpatch.Op {
 	return append(entries("/metadata/labels", o.GetLabels(), labels, unlabel),
 		entries("/metadata/annotations", o.GetAnnotations(), annotations, remove)...)
 }
+
+// claimedLabel marks an object that a release holds.
+var claimedLabel = map[string]string{workload.LabelClaimed: workload.LabelClaimedValue}
 
 // entries are the changes of a map of labels or annotations, which is created if it does not exist.
 func entries(path string, now, set map[string]string, remove []string) []jsonpatch.Op {

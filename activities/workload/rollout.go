@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -277,7 +278,9 @@ func (t *rolloutJob) deleteStepPods(ctx context.Context, l *snapshot, list []wor
 // carryOutWrite makes one write on the workload, which may end the activity.
 func (t *rolloutJob) carryOutWrite(ctx context.Context, l *snapshot, d pods.NextAction) (attempt.Next, error) {
 	if d.Ends && d.Write.Release {
-		if err := t.recordResult(ctx, d); err != nil {
+		// The result is recorded first: once the claim is released, nothing on the workload shows what was done.
+		t.Note(func(p *workload.Progress) { p.Data = jsonpatch.Encode(d.Numbers) })
+		if err := t.Record(ctx); err != nil {
 			return attempt.Next{}, err
 		}
 	}
@@ -308,7 +311,7 @@ func (t *rolloutJob) carryOutWrite(ctx context.Context, l *snapshot, d pods.Next
 
 // refused reports whether a write was refused, rather than late or not answered.
 func refused(err error) bool {
-	return failure.Is(err, failure.Refused) || err != nil && kube.Classify(err) == kube.Refused
+	return failure.Is(err, failure.Refused) || kube.IsAny(err, kube.Refused)
 }
 
 // endWith ends the activity with a decision; if its pods were stopped after a failure, it fails with that failure.
@@ -392,17 +395,6 @@ func (t *rolloutJob) chooseTechnique(l *snapshot) {
 		t.tech = pods.ForDeclared(tech, l.seen.Saved.Declared != "")
 		l.seen.Settings = t.observedOf(l.object).Settings
 	}
-}
-
-// recordResult records the result in the heartbeat: once the claim is released, nothing on the workload shows what was
-// done.
-func (t *rolloutJob) recordResult(ctx context.Context, d pods.NextAction) error {
-	raw, err := json.Marshal(d.Numbers)
-	if err != nil {
-		return err
-	}
-	t.Note(func(p *workload.Progress) { p.Data = raw })
-	return t.Record(ctx)
 }
 
 // recordedResult is the result that an earlier attempt recorded before it released the claim; nil if none did.

@@ -105,8 +105,7 @@ func (t *rolloutJob) pinOps(o *unstructured.Unstructured, size int32) []jsonpatc
 		}
 		ops = append(ops, jsonpatch.Add(path, size))
 	}
-	ops = append(ops, entries("/metadata/labels", o.GetLabels(),
-		map[string]string{workload.LabelClaimed: workload.LabelClaimedValue}, nil)...)
+	ops = append(ops, entries("/metadata/labels", o.GetLabels(), claimedLabel, nil)...)
 	return append(ops, entries("/metadata/annotations", o.GetAnnotations(),
 		map[string]string{rollout.AnnotationRestore: string(jsonpatch.Encode(undo)),
 			rollout.AnnotationHeldBy: t.subject.Claim, rollout.AnnotationWritten: pinnedTo(int64(size))}, nil)...)

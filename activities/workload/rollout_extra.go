@@ -162,7 +162,7 @@ func (t *rolloutJob) deleteExtra(ctx context.Context, l *snapshot, uid string) e
 	failpoint.Hit("rollout.extra.before/delete")
 	err := t.a.cluster.Delete(ctx, t.ref(deploymentsResource, l.extra.GetName()), types.UID(uid), "")
 	failpoint.Hit("rollout.extra.after/delete")
-	if err != nil && (kube.Classify(err) == kube.Missing || kube.Classify(err) == kube.Changed) {
+	if kube.IsAny(err, kube.Missing, kube.Changed) {
 		return nil
 	}
 	return err

@@ -54,7 +54,7 @@ func unreadable(ctx context.Context, cluster kube.Cluster, versions kube.PolicyV
 	if err == nil {
 		return "", nil
 	}
-	if class := kube.Classify(err); class != kube.Forbidden && class != kube.Refused {
+	if !kube.IsAny(err, kube.Forbidden, kube.Refused) {
 		return "", err
 	}
 	var needs []kube.Permission
@@ -119,7 +119,7 @@ func (p *rolloutPreflight) namespaceLabels(ctx context.Context) (labels map[stri
 	if err == nil {
 		return o.GetLabels(), true, nil
 	}
-	if class := kube.Classify(err); class == kube.Forbidden || class == kube.Refused || class == kube.Missing {
+	if kube.IsAny(err, kube.Forbidden, kube.Refused, kube.Missing) {
 		return nil, false, nil
 	}
 	return nil, false, err

@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
@@ -135,16 +135,13 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal([]jsonpatch.Op{jsonpatch.Replace("/spec/template", template)})
-	if err != nil {
-		return nil, err
+	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.Resource, l.object.GetName()),
+		jsonpatch.Encode([]jsonpatch.Op{jsonpatch.Replace("/spec/template", template)}), true)
+	if kube.IsAny(err, kube.Rejected, kube.Refused) {
+		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s",
+			t.subject.Workload, kube.Text(err))
 	}
-	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.Resource, l.object.GetName()), body, true)
 	if err != nil {
-		if kind := kube.Classify(err); kind == kube.Rejected || kind == kube.Refused {
-			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s",
-				t.subject.Workload, kube.Text(err))
-		}
 		return nil, err
 	}
 	return templateOf(after), nil
@@ -162,9 +159,7 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workload.Write) 
 		t.keepPackages(ctx, l, template)
 	}
 	if w.KeepRevision != "" {
-		if err := keepRevision(l, w); err != nil {
-			return nil, err
-		}
+		keepTemplate(w, l.templates[w.KeepRevision])
 	}
 	ops := patchOf(l.object, w, template)
 	// a user may have taken it over for repair since; a test for null passes if the annotation is absent
@@ -177,24 +172,28 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workload.Write) 
 	return t.patch(ctx, change{t.kind.Resource, l.object, ops, "rollout.patch", w.Step})
 }
 
-// keepRevision makes a write keep the template of a revision instead of the current one.
-func keepRevision(l *snapshot, w *workload.Write) error {
-	raw, err := json.Marshal(l.templates[w.KeepRevision])
-	if err != nil {
-		return err
-	}
-	annotations := map[string]string{w.KeepTemplate: string(raw)}
-	maps.Copy(annotations, w.Annotations)
-	w.Annotations, w.KeepTemplate = annotations, ""
-	return nil
-}
-
 // patchRelated makes one write on an object that belongs to the workload. If that does not exist, the next round finds
 // out.
 func (t *rolloutJob) patchRelated(ctx context.Context, c change) error {
 	_, err := t.patch(ctx, c)
-	if err != nil && kube.Classify(err) == kube.Missing {
+	if kube.IsAny(err, kube.Missing) {
 		return nil
 	}
 	return err
+}
+
+// labelPods labels the pods of a step with its number. A pod that has disappeared needs no label.
+func (t *rolloutJob) labelPods(ctx context.Context, n *pods.PodNumbers) error {
+	for _, p := range n.Pods {
+		ops := []jsonpatch.Op{jsonpatch.Test("/metadata/uid", p.UID),
+			jsonpatch.Add(jsonpatch.Label(rollout.LabelRolloutID), n.RolloutID),
+			jsonpatch.Add(jsonpatch.Label(rollout.LabelBatchID), n.Batch)}
+		failpoint.Hit("rollout.pod.number.before")
+		_, err := t.a.cluster.Patch(ctx, t.ref(podsResource, p.Name), jsonpatch.Encode(ops), false)
+		failpoint.Hit("rollout.pod.number.after")
+		if err != nil && !kube.IsAny(err, kube.Missing, kube.Rejected) {
+			return err
+		}
+	}
+	return nil
 }

@@ -197,7 +197,7 @@ func (t *operationJob) Failed(ctx context.Context, f *failure.Error) *failure.Er
 	if result == nil && (err == nil || failure.Is(err, failure.Refused)) {
 		err = t.rejection // the server's own message
 	}
-	if err != nil && kube.Classify(err) != kube.Missing {
+	if err != nil && !kube.IsAny(err, kube.Missing) {
 		f.RestorePending = t.Progress().Held
 		f.Message += "; borrowed settings are not restored yet: " + kube.Text(err)
 	}
@@ -335,9 +335,9 @@ func (t *restoreJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		t.result = *result
 	case err == nil:
 		return attempt.Next{Action: attempt.Again}, nil
-	case kube.Classify(err) == kube.Missing:
+	case kube.IsAny(err, kube.Missing):
 		t.result.Message = "nothing to restore: the workload no longer exists"
-	case kube.Classify(err) == kube.Refused:
+	case kube.IsAny(err, kube.Refused):
 		return attempt.Next{}, failure.New(failure.Refused,
 			"%s: its cluster refuses to restore its settings: %s. The engine retries until it succeeds: correct the "+
 				"policy or webhook that refuses it",
