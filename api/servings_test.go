@@ -211,6 +211,8 @@ deployTemplates:
 		put("", spec, http.StatusAccepted, "it is created"))
 	require.Equal(t, schema.PutDeclaredResult{Name: name, Generation: 1},
 		put("", spec, http.StatusOK, "the defaults of the definition are no change"))
+	require.Equal(t, schema.PutDeclaredResult{Name: name, Generation: 1},
+		put("?generation=0", spec, http.StatusOK, "it exists with this content"))
 	changed := strings.Replace(spec, "v1", "v2", 1)
 	e.call("PUT", path+"?generation=0", changed, yamlBody).is(http.StatusConflict, "it exists")
 	require.Equal(t, schema.PutDeclaredResult{Name: name, Generation: 2, Changed: true},

@@ -98,6 +98,10 @@ func TestAppImageApply(t *testing.T) {
 		{"a name is required", `{"image":{"name":"x"}}`, "name: is missing"},
 		{"a container needs a name", strings.Replace(image, "{name: c}", "{}", 1),
 			"standard input:4: deployTemplates[0].spec.containers[0].name: is missing"},
+		{"a resource must be a quantity, also of a later AppImage",
+			`{"name":"one","image":{"name":"x"}}` + "\n---\n" + `{"name":"two","deploy_templates":[{"name":"t",` +
+				`"containers":[{"name":"c","resources":{"limits":{"cpu":"many"}}}]}]}`,
+			"standard input:3: can't parse limit cpu many to resource quantity"},
 		{"an empty file is rejected", "", "the file is empty"},
 		{"an AppImage is required", "---\n", "the file is empty"},
 	} {
@@ -107,4 +111,17 @@ func TestAppImageApply(t *testing.T) {
 		require.Contains(t, got.err, c.want, c.reason)
 		require.Empty(t, api.requests(), c.reason)
 	}
+}
+
+func TestApply_PrintsWhatWasSent_WhenALaterDocumentFails(t *testing.T) {
+	t.Parallel()
+	api := servingAPI(t)
+	api.on("GET /api/v1/appimages/two", func(request) answer {
+		return answer{status: http.StatusOK, contentType: "text/html", body: "<html>a proxy's page</html>"}
+	})
+	const text = `{"name":"image","image":{"name":"x"}}` + "\n---\n" + `{"name":"two","image":{"name":"x"}}`
+	got := slipwayWith(t, api, text, "appimage", "apply", "-f", "-", "-o", "json")
+	require.NotEqual(t, app.ExitOK, got.code)
+	require.Contains(t, got.err, "AppImage two: ")
+	require.JSONEq(t, `[{"name":"image","outcome":"created"}]`, got.out, "a program learns what was written")
 }

@@ -4,6 +4,8 @@ package recent
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,28 +84,27 @@ func (a *Cache) read(question string, keep time.Duration, read func() (any, erro
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if forgets == a.forgets {
-			a.sweep(now)
+			if a.kept == nil {
+				a.kept = map[string]answer{}
+			}
 			a.kept[question] = answer{started: now, until: now.Add(keep), value: value}
+			a.sweep()
 		}
 		return value, nil
 	})
 }
 
-// sweep makes room for an answer: it evicts expired answers if there are too many, and all if that is not enough.
-func (a *Cache) sweep(now time.Time) {
-	if a.kept == nil {
-		a.kept = map[string]answer{}
-	}
-	if len(a.kept) < maxAnswers {
+// sweep evicts the expired answers if there are too many, and then as many of the oldest as needed.
+func (a *Cache) sweep() {
+	if len(a.kept) <= maxAnswers {
 		return
 	}
-	for question, found := range a.kept {
-		if !now.Before(found.until) {
-			delete(a.kept, question)
-		}
-	}
-	if len(a.kept) >= maxAnswers {
-		clear(a.kept)
+	now := time.Now()
+	maps.DeleteFunc(a.kept, func(_ string, found answer) bool { return !now.Before(found.until) })
+	for len(a.kept) > maxAnswers {
+		delete(a.kept, slices.MinFunc(slices.Collect(maps.Keys(a.kept)), func(x, y string) int {
+			return a.kept[x].started.Compare(a.kept[y].started)
+		}))
 	}
 }
 

@@ -153,6 +153,38 @@ func TestAnswersAreBounded(t *testing.T) {
 	require.Equal(t, 1, got)
 }
 
+// An expired answer makes room for a new one; if there is none, the oldest does. All others stay.
+func TestOnlyExpiredAndOldestAnswersAreEvicted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var a Cache
+		var c counter
+		ask := func(question string, fresh time.Duration) {
+			_, err := Get(t.Context(), &a, question, fresh, c.read)
+			require.NoError(t, err)
+			time.Sleep(time.Millisecond)
+		}
+		ask("oldest", time.Hour)
+		ask("expired", time.Second)
+		for n := range maxAnswers - 2 {
+			ask(fmt.Sprint(n), time.Hour)
+		}
+		time.Sleep(time.Second)
+		expect := func(oldest, expired bool, reason string) {
+			_, hasOldest := a.kept["oldest"]
+			_, hasExpired := a.kept["expired"]
+			require.Equal(t, []any{oldest, expired, maxAnswers}, []any{hasOldest, hasExpired, len(a.kept)}, reason)
+		}
+		ask("expired", time.Second)
+		expect(true, true, "another answer to the same question needs no room")
+		time.Sleep(time.Second)
+		ask("one more", time.Hour)
+		expect(true, false, "it makes room")
+		ask("two more", time.Hour)
+		expect(false, false, "nothing has expired")
+	})
+}
+
 // With spare time, no caller waits while an answer is read again.
 func TestGetStale_DoesNotWait_WithinSpareTime(t *testing.T) {
 	t.Parallel()

@@ -62,8 +62,15 @@ func TestAppImagesAreStored(t *testing.T) {
 	require.Equal(t, kuscia.ProtocolHTTP, first.Spec.DeployTemplates[0].Spec.Containers[0].Ports[0].Protocol,
 		"the definition's default")
 	second := first.DeepCopy()
+	first.Spec = newAppImage(name).Spec
+	require.NoError(t, store.TryAppImage(ctx, first))
+	require.EqualValues(t, 1, first.Generation, "with the defaults of the definition it is the stored one")
 	first.Spec.Image.Tag = "v2"
-	require.NoError(t, store.UpdateAppImage(ctx, first))
+	require.NoError(t, store.TryAppImage(ctx, first))
+	require.EqualValues(t, 2, first.Generation, "it would be changed")
+	first = second.DeepCopy()
+	first.Spec.Image.Tag = "v2"
+	require.NoError(t, store.UpdateAppImage(ctx, first), "the tries have written nothing")
 	require.Equal(t, failure.Conflict, kindOf(t, store.UpdateAppImage(ctx, second)), "changed since it was read")
 
 	found := false

@@ -116,6 +116,14 @@ func (s *Store) UpdateAppImage(ctx context.Context, image *kuscia.AppImage) erro
 	return s.appImages.update(ctx, image)
 }
 
+// TryAppImage is UpdateAppImage without the write: afterwards image holds what would be stored.
+func (s *Store) TryAppImage(ctx context.Context, image *kuscia.AppImage) error {
+	return s.appImages.write(ctx, image, func(ctx context.Context, image *kuscia.AppImage,
+		_ metav1.UpdateOptions) (*kuscia.AppImage, error) {
+		return s.appImages.Update(ctx, image, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	})
+}
+
 // DeleteAppImage deletes an AppImage. Servings that use it keep their version.
 func (s *Store) DeleteAppImage(ctx context.Context, name string) error {
 	return s.appImages.delete(ctx, name, nil)

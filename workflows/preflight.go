@@ -2,12 +2,14 @@ package workflows
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 )
 
@@ -59,21 +61,26 @@ type question struct {
 	request, result any
 }
 
-// ask executes the activity, then calls then. If it fails, ask writes into the outcomes, which are of one party, why
-// the party is unreachable.
+// ask executes the activity, then calls then. If it fails, ask writes into the outcomes why their parties, which share
+// the queue, are unreachable.
 func (p preflight) ask(q question, then func(), outcomes ...*PreflightOutcome) {
+	var parties []string
+	for _, outcome := range outcomes {
+		if who := "party " + outcome.Party; !slices.Contains(parties, who) {
+			parties = append(parties, who)
+		}
+	}
 	p.asked.Add(1)
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		defer p.asked.Done()
-		who := "party " + outcomes[0].Party
-		err := perform(withActivity(ctx, preflightOptions(q.queue), "preflight of "+who), q.activity, q.request,
-			q.result)
+		err := perform(withActivity(ctx, preflightOptions(q.queue), "preflight of "+phrase.List(parties, 3)), q.activity,
+			q.request, q.result)
 		if err == nil {
 			then()
 			return
 		}
-		trouble, _ := systemTrouble(err, who)
 		for _, outcome := range outcomes {
+			trouble, _ := systemTrouble(err, "party "+outcome.Party)
 			outcome.Unreachable = cmp.Or(trouble, message(err))
 		}
 	})

@@ -73,7 +73,7 @@ func TestPreflightOfManyRollouts(t *testing.T) {
 	}
 }
 
-// An unreachable party is unreachable for all its rollouts, and is not asked again.
+// Unreachable parties are unreachable for all their rollouts, and are not asked again.
 func TestPreflightOfManyRollouts_AsksOnce_WhenPartyUnreachable(t *testing.T) {
 	s := newStage(t)
 	var asked atomic.Int32
@@ -81,13 +81,14 @@ func TestPreflightOfManyRollouts_AsksOnce_WhenPartyUnreachable(t *testing.T) {
 		asked.Add(1)
 		return nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
-	check := RolloutPreflight{Party: "alice", Queue: "slipway.party.alice"}
-	s.ExecuteWorkflow(TypePreflight, PreflightInput{Rollouts: []RolloutPreflight{check, check}})
+	check, other := RolloutPreflight{Party: "alice", Queue: "shared"}, RolloutPreflight{Party: "bob", Queue: "shared"}
+	s.ExecuteWorkflow(TypePreflight, PreflightInput{Rollouts: []RolloutPreflight{check, check, other}})
 	var outcomes []PreflightOutcome
 	require.NoError(t, s.GetWorkflowResult(&outcomes))
-	require.Len(t, outcomes, 2)
-	for _, o := range outcomes {
-		require.Contains(t, o.Unreachable, "party alice")
+	require.Len(t, outcomes, 3)
+	for i, party := range []string{"alice", "alice", "bob"} {
+		o := outcomes[i]
+		require.Contains(t, o.Unreachable, "party "+party, "each of the parties that share a queue is named")
 		require.Nil(t, o.Rollout)
 	}
 	require.LessOrEqual(t, asked.Load(), int32(3), "the attempts of one activity")

@@ -56,7 +56,7 @@ func refusals(all []rollout.Refusal) string {
 func (r *itemRun) checkRollout(ctx workflow.Context, i int, spec strategy.Spec) (found rollout.PreflightResult,
 	err error) {
 	order := r.orders[i]
-	request := rollout.PreflightRequests{Rollouts: []rollout.PreflightRequest{{Strategy: spec.Strategy,
+	request := rollout.PreflightRequests{Retry: true, Rollouts: []rollout.PreflightRequest{{Strategy: spec.Strategy,
 		Change: spec.Change,
 		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
 			Claim: workload.Holder{Engine: r.in.Engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,

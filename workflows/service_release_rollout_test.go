@@ -21,8 +21,8 @@ import (
 // rollouts plays the party's worker, the centre and the rollouts of an item.
 type rollouts struct {
 	found rollout.PreflightResult
-	// unchecked is how often the party cannot check a workload.
-	unchecked int
+	// unchecked is how often the party cannot check a workload, failing how often it cannot for now.
+	unchecked, failing int
 	// run plays a rollout; nil: it succeeds at once.
 	run func(ctx workflow.Context, in RolloutInput) (RolloutResult, error)
 	// away is how often the home cluster is unreachable.
@@ -33,7 +33,11 @@ type rollouts struct {
 func (r *rollouts) serve(s *stage) {
 	s.rollOut = &strategy.ServiceRollout{Strategy: strategy.Strategy{Style: strategy.StylePartition,
 		Steps: []strategy.Step{{}}}}
-	s.RegisterActivityWithOptions(func(context.Context, rollout.PreflightRequests) ([]rollout.PreflightResult, error) {
+	s.RegisterActivityWithOptions(func(_ context.Context, in rollout.PreflightRequests) ([]rollout.PreflightResult, error) {
+		if r.failing > 0 && in.Retry {
+			r.failing--
+			return nil, temporal.NewApplicationError("this party's cluster is out of reach", string(failure.Unreachable))
+		}
 		if r.unchecked > 0 {
 			r.unchecked--
 			return []rollout.PreflightResult{{Unchecked: "this party's cluster is out of reach"}}, nil
@@ -147,6 +151,29 @@ func TestTaskStopReachesRunningRollouts(t *testing.T) {
 	require.True(t, result.Abandoned, "the task is stopped, not failed")
 	require.Equal(t, plan.ItemSkipped, result.Workloads[1].State)
 	require.Len(t, counters, 1)
+}
+
+// A short outage does not interrupt the item, and a longer one than its budget does.
+func TestCheckBeforeARollout_IsRetriedWithinTheBudget(t *testing.T) {
+	for name, failing := range map[string]int{"Short": 3, "Long": 1000} {
+		t.Run(name, func(t *testing.T) {
+			in, orders := releaseOf(plan.Parallel, 1)
+			in.Outline.RollOut = true
+			r := &rollouts{failing: failing}
+			interrupted := false
+			result, _ := through(t, in, func(s *stage) {
+				s.orders = orders
+				r.serve(s)
+				s.RegisterDelayedCallback(func() {
+					interrupted, r.failing = len(r.began) == 0, 0
+					s.SignalWorkflow(SignalItemResume, VerbRequest{})
+				}, time.Duration(in.UnreachableBudgetSeconds+60)*time.Second)
+			})
+			require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
+			require.Equal(t, name == "Long", interrupted)
+			require.Len(t, r.began, 1)
+		})
+	}
 }
 
 // An item that is interrupted before its rollout begins continues when a user resumes it.

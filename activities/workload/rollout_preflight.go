@@ -27,19 +27,30 @@ const preflightTimeout = 8 * time.Second
 
 // PreflightRollouts checks without a write, all at once, that rollouts can be carried out: workload, kind and style,
 // change, permissions, and by Options.TrafficPreflight the traffic. A rollout that cannot be checked has a result that
-// says so, and does not affect the others. The activity fails only if its worker stops: then another one repeats it.
+// says so, and does not affect the others. The activity fails only if its worker stops: then another one repeats it, and
+// for PreflightRequests.Retry.
 func (a *Activities) PreflightRollouts(ctx context.Context, in rollout.PreflightRequests) ([]rollout.PreflightResult,
 	error) {
-	results := make([]rollout.PreflightResult, len(in.Rollouts))
+	results, failed := make([]rollout.PreflightResult, len(in.Rollouts)), make([]error, len(in.Rollouts))
 	var checks sync.WaitGroup
 	for i, req := range in.Rollouts {
-		checks.Go(func() { results[i] = a.preflightRollout(ctx, req) })
+		checks.Go(func() { results[i], failed[i] = a.preflightRollout(ctx, req) })
 	}
 	checks.Wait()
+	for i, err := range failed {
+		switch {
+		case err == nil:
+		case in.Retry && !failure.Is(err, failure.Forbidden):
+			return nil, attempt.RetriedError(failure.New(failure.Unreachable, "%v", err))
+		default:
+			results[i] = rollout.PreflightResult{Unchecked: err.Error()}
+		}
+	}
 	return results, ctx.Err()
 }
 
-func (a *Activities) preflightRollout(ctx context.Context, req rollout.PreflightRequest) rollout.PreflightResult {
+func (a *Activities) preflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult,
+	error) {
 	ctx, cancel := context.WithTimeout(kube.WithReadCache(ctx), preflightTimeout)
 	defer cancel()
 	p := &rolloutPreflight{a: a, req: req}
@@ -47,9 +58,9 @@ func (a *Activities) preflightRollout(ctx context.Context, req rollout.Preflight
 		return p.run(ctx)
 	})
 	if err != nil {
-		return rollout.PreflightResult{Unchecked: preflightFailure(err).Error()}
+		err = preflightFailure(err)
 	}
-	return p.result
+	return p.result, err
 }
 
 // rolloutPreflight is one check.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 	authv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -19,6 +20,7 @@ import (
 
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/observer"
@@ -197,6 +199,19 @@ func TestPreflightRollouts_WithoutCluster(t *testing.T) {
 		{Refusals: []rollout.Refusal{{Field: "namespace",
 			Reason: "this party's worker does not serve the namespace elsewhere"}}},
 	}, results)
+
+	for i, kind := range []failure.Kind{failure.Unreachable, failure.Unreachable, ""} {
+		_, err := acts.PreflightRollouts(t.Context(), rollout.PreflightRequests{Rollouts: in.Rollouts[i : i+1], Retry: true})
+		if kind == "" {
+			require.NoError(t, err, "a refusal is a result")
+			continue
+		}
+		var retried *temporal.ApplicationError
+		require.ErrorAs(t, err, &retried, "Temporal repeats the check")
+		require.False(t, retried.NonRetryable())
+		require.Equal(t, string(kind), retried.Type(), "if that does not help, the release is interrupted")
+		require.Equal(t, results[i].Unchecked, retried.Message())
+	}
 
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()

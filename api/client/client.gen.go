@@ -1967,7 +1967,7 @@ type ClientInterface interface {
 	// PutAppImageWithBody Creates or replaces an AppImage
 	//
 	// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
-	// takes the new content. A body equal to the stored content writes nothing (200).
+	// takes the new content. A body equal to the stored content, apart from defaults, writes nothing (200), whatever `generation` is.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -1977,7 +1977,7 @@ type ClientInterface interface {
 	// PutAppImage Creates or replaces an AppImage
 	//
 	// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
-	// takes the new content. A body equal to the stored content writes nothing (200).
+	// takes the new content. A body equal to the stored content, apart from defaults, writes nothing (200), whatever `generation` is.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2461,8 +2461,8 @@ type ClientInterface interface {
 	//
 	// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
 	// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
-	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
-	// was edited since, or the last update failed.
+	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with three exceptions that start an update: an AppImage
+	// was edited since, the last update failed, or `affinityMode` is another one.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2473,8 +2473,8 @@ type ClientInterface interface {
 	//
 	// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
 	// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
-	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
-	// was edited since, or the last update failed.
+	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with three exceptions that start an update: an AppImage
+	// was edited since, the last update failed, or `affinityMode` is another one.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2898,7 +2898,7 @@ func (c *Client) GetAppImage(ctx context.Context, name AppImageName, reqEditors 
 // PutAppImageWithBody Creates or replaces an AppImage
 //
 // The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
-// takes the new content. A body equal to the stored content writes nothing (200).
+// takes the new content. A body equal to the stored content, apart from defaults, writes nothing (200), whatever `generation` is.
 //
 // Takes any type of body and a specified content type.
 //
@@ -2918,7 +2918,7 @@ func (c *Client) PutAppImageWithBody(ctx context.Context, name AppImageName, par
 // PutAppImage Creates or replaces an AppImage
 //
 // The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
-// takes the new content. A body equal to the stored content writes nothing (200).
+// takes the new content. A body equal to the stored content, apart from defaults, writes nothing (200), whatever `generation` is.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3902,8 +3902,8 @@ func (c *Client) GetServing(ctx context.Context, id ServingID, reqEditors ...Req
 //
 // The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
 // follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
-// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
-// was edited since, or the last update failed.
+// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with three exceptions that start an update: an AppImage
+// was edited since, the last update failed, or `affinityMode` is another one.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3924,8 +3924,8 @@ func (c *Client) PutServingWithBody(ctx context.Context, id ServingID, params *P
 //
 // The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
 // follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
-// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
-// was edited since, or the last update failed.
+// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with three exceptions that start an update: an AppImage
+// was edited since, the last update failed, or `affinityMode` is another one.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8924,7 +8924,7 @@ type ClientWithResponsesInterface interface {
 	// PutAppImageWithBodyWithResponse Creates or replaces an AppImage
 	//
 	// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
-	// takes the new content. A body equal to the stored content writes nothing (200).
+	// takes the new content. A body equal to the stored content, apart from defaults, writes nothing (200), whatever `generation` is.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -8934,7 +8934,7 @@ type ClientWithResponsesInterface interface {
 	// PutAppImageWithResponse Creates or replaces an AppImage
 	//
 	// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
-	// takes the new content. A body equal to the stored content writes nothing (200).
+	// takes the new content. A body equal to the stored content, apart from defaults, writes nothing (200), whatever `generation` is.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9452,8 +9452,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
 	// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
-	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
-	// was edited since, or the last update failed.
+	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with three exceptions that start an update: an AppImage
+	// was edited since, the last update failed, or `affinityMode` is another one.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9464,8 +9464,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
 	// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
-	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
-	// was edited since, or the last update failed.
+	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with three exceptions that start an update: an AppImage
+	// was edited since, the last update failed, or `affinityMode` is another one.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16084,7 +16084,7 @@ func (c *ClientWithResponses) GetAppImageWithResponse(ctx context.Context, name 
 // PutAppImageWithBodyWithResponse Creates or replaces an AppImage
 //
 // The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
-// takes the new content. A body equal to the stored content writes nothing (200).
+// takes the new content. A body equal to the stored content, apart from defaults, writes nothing (200), whatever `generation` is.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16100,7 +16100,7 @@ func (c *ClientWithResponses) PutAppImageWithBodyWithResponse(ctx context.Contex
 // PutAppImageWithResponse Creates or replaces an AppImage
 //
 // The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
-// takes the new content. A body equal to the stored content writes nothing (200).
+// takes the new content. A body equal to the stored content, apart from defaults, writes nothing (200), whatever `generation` is.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16918,8 +16918,8 @@ func (c *ClientWithResponses) GetServingWithResponse(ctx context.Context, id Ser
 //
 // The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
 // follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
-// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
-// was edited since, or the last update failed.
+// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with three exceptions that start an update: an AppImage
+// was edited since, the last update failed, or `affinityMode` is another one.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16936,8 +16936,8 @@ func (c *ClientWithResponses) PutServingWithBodyWithResponse(ctx context.Context
 //
 // The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
 // follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
-// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
-// was edited since, or the last update failed.
+// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with three exceptions that start an update: an AppImage
+// was edited since, the last update failed, or `affinityMode` is another one.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

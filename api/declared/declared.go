@@ -27,6 +27,8 @@ type Home interface {
 	// UpdateAppImage and UpdateServing replace the object that was read, and store the written object in it; they
 	// return a Conflict if it has changed since. UpdateServing does not change the status.
 	UpdateAppImage(ctx context.Context, image *kuscia.AppImage) error
+	// TryAppImage is UpdateAppImage without the write: afterwards image holds what would be stored.
+	TryAppImage(ctx context.Context, image *kuscia.AppImage) error
 	// GetServing also returns a serving that is being deleted.
 	GetServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error)
 	CreateServing(ctx context.Context, serving *kuscia.KusciaDeployment) error

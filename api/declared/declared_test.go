@@ -23,6 +23,8 @@ type home struct {
 	image   *kuscia.AppImage
 	// lostRaces is how many of the next writes lose a race against another client.
 	lostRaces, writes int
+	// followed is true if the controller writes the status right after each change of the serving.
+	followed bool
 }
 
 func (h *home) write() error {
@@ -62,6 +64,9 @@ func (h *home) UpdateServing(_ context.Context, kd *kuscia.KusciaDeployment) err
 	}
 	kd.ResourceVersion = "after " + h.serving.ResourceVersion
 	h.serving = kd.DeepCopy()
+	if h.followed {
+		h.serving.ResourceVersion += " and its status"
+	}
 	return nil
 }
 
@@ -81,10 +86,17 @@ func (h *home) CreateAppImage(_ context.Context, image *kuscia.AppImage) error {
 	return nil
 }
 
-func (h *home) UpdateAppImage(_ context.Context, image *kuscia.AppImage) error {
+func (h *home) UpdateAppImage(ctx context.Context, image *kuscia.AppImage) error {
 	if err := h.write(); err != nil {
 		return err
 	}
+	err := h.TryAppImage(ctx, image)
+	h.image = image.DeepCopy()
+	return err
+}
+
+func (h *home) TryAppImage(_ context.Context, image *kuscia.AppImage) error {
+	*image = *image.DeepCopy() // the request's own spec has no defaults
 	for i, port := range image.Spec.DeployTemplates[0].Spec.Containers[0].Ports {
 		if port.Protocol == "" { // the default of the definition
 			image.Spec.DeployTemplates[0].Spec.Containers[0].Ports[i].Protocol = kuscia.ProtocolHTTP
@@ -93,7 +105,6 @@ func (h *home) UpdateAppImage(_ context.Context, image *kuscia.AppImage) error {
 	if !equality.Semantic.DeepEqual(image.Spec, h.image.Spec) {
 		image.Generation++
 	}
-	h.image = image.DeepCopy()
 	return nil
 }
 
@@ -189,12 +200,55 @@ func TestPutServing_RepeatsARolledBackUpdate(t *testing.T) {
 	h.served(t)
 	_, err = w.PutServing(t.Context(), request("b", "alice"))
 	require.NoError(t, err)
-	h.serving.Status.ObservedGeneration, h.serving.Status.Reason = 2, serving.ReasonUpdateRolledBack
-	result, err := w.PutServing(t.Context(), request("b", "alice"))
-	require.NoError(t, err)
-	require.Equal(t, schema.PutDeclaredResult{Name: "one", Generation: 4, Changed: true}, result,
-		"written as before the update, and as requested")
-	require.Equal(t, "b", h.serving.Spec.InputConfig)
+	h.followed = true
+	for generation := int64(2); generation < 5; generation++ {
+		h.serving.Status.ObservedGeneration, h.serving.Status.Reason = generation, serving.ReasonUpdateRolledBack
+		again := request("b", "alice")
+		again.Generation = &generation
+		result, err := w.PutServing(t.Context(), again)
+		require.NoError(t, err, "the request is based on the current generation, whatever writes the status meanwhile")
+		require.Equal(t, schema.PutDeclaredResult{Name: "one", Generation: generation + 1, Changed: true}, result,
+			"one write, which starts an operation")
+		require.Equal(t, "b", h.serving.Spec.InputConfig)
+	}
+}
+
+func TestPutServing_StartsAnOperation_WhenOnlyTheAffinityModeChanges(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		status kuscia.KusciaDeploymentStatus
+	}{
+		"NotStarted": {"the controller may be starting the creation without the new mode", kuscia.KusciaDeploymentStatus{}},
+		"Creating": {"the running creation does not use the new mode", kuscia.KusciaDeploymentStatus{ObservedGeneration: 1,
+			Operation: &kuscia.Operation{Kind: serving.KindCreate, Generation: 1}}},
+		"Outdated": {"the next operation may be starting without the new mode",
+			kuscia.KusciaDeploymentStatus{ObservedGeneration: 1, Operation: &kuscia.Operation{Generation: 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, w := newHome()
+			put := func(mode string) schema.PutDeclaredResult {
+				r := request("a", "alice", "bob")
+				r.AffinityMode = mode
+				result, err := w.PutServing(t.Context(), r)
+				require.NoError(t, err)
+				return result
+			}
+			put("none")
+			if name == "Outdated" {
+				h.serving.Generation = 2
+			}
+			h.serving.Status = tc.status
+			for _, mode := range []string{"affinity", "none", "affinity"} {
+				next := h.serving.Generation + 1
+				require.Equal(t, schema.PutDeclaredResult{Name: "one", Generation: next, Changed: true}, put(mode), tc.reason)
+				require.Equal(t, mode, h.serving.Annotations[kuscia.AnnotationAffinityMode])
+				require.False(t, put(mode).Changed, "it is requested already")
+				require.False(t, put("").Changed, "the mode is kept")
+			}
+		})
+	}
 }
 
 func TestPutServing_ListsEveryReason(t *testing.T) {
@@ -277,16 +331,20 @@ func TestPutAppImage(t *testing.T) {
 			schema.PutDeclaredResult{Name: "image", Generation: 1}},
 		{"new content", ported, new(int64(1)), schema.PutDeclaredResult{Name: "image", Generation: 2, Changed: true}},
 		{"equal but for the API server's defaults", ported, nil, schema.PutDeclaredResult{Name: "image", Generation: 2}},
+		{"the same, and it may exist", ported, new(int64(0)), schema.PutDeclaredResult{Name: "image", Generation: 2}},
+		{"the same, based on an older one", ported, new(int64(1)), schema.PutDeclaredResult{Name: "image", Generation: 2}},
 	} {
 		got, err := put("image", c.spec, c.generation)
 		require.NoError(t, err, c.reason)
 		require.Equal(t, c.want, got, strconv.Itoa(i)+": "+c.reason)
 	}
+	h.writes = 0
 	_, err := put("image", imageSpec("v3"), new(int64(0)))
 	require.Equal(t, http.StatusConflict, statusOf(t, err))
 	require.Contains(t, err.Error(), "AppImage image exists already, with other content: choose another name")
 	_, err = put("image", imageSpec("v3"), new(int64(1)))
 	require.Equal(t, http.StatusConflict, statusOf(t, err), "it has another generation")
+	require.Zero(t, h.writes, "a refused request writes nothing")
 	_, err = put("other", imageSpec("v3"), new(int64(1)))
 	require.Equal(t, http.StatusNotFound, statusOf(t, err), "it does not exist")
 	h.lostRaces = 1

@@ -3,7 +3,6 @@ package declared
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -63,30 +62,15 @@ func setAffinity(kd *kuscia.KusciaDeployment, mode string) {
 // means that the serving was changed after it was read. Afterwards changed holds the stored state.
 func (w Writer) Change(ctx context.Context, stored, changed *kuscia.KusciaDeployment,
 	images map[string]kuscia.AppImageSpec) (written bool, err error) {
-	shown, err := Effective(stored)
-	if err != nil {
-		return false, err
-	}
-	again := sameSpec(stored, changed)
-	if again && sameSpec(shown, changed) {
-		// Nothing changes, unless an AppImage was edited: an update then applies the current AppImage.
-		changed.Spec.Revision, err = serving.Revision(changed, images)
-		if err != nil || sameSpec(stored, changed) && maps.Equal(stored.Annotations, changed.Annotations) {
+	if sameSpec(stored, changed) {
+		// The same spec makes no new generation, for which an operation starts; another revision does.
+		changed.Spec.Revision, err = serving.Revision(stored, changed, images)
+		if err != nil || sameSpec(stored, changed) {
 			return false, err
 		}
-		again = false
 	}
 	if err := w.check(ctx, changed, stored.Spec.Parties, images); err != nil {
 		return false, err
-	}
-	if again {
-		// A rolled back update is requested again, perhaps because its image is available now. Writing the same spec
-		// would create no new generation, and no operation would start. Therefore the spec is first written as it was
-		// before the update, and then as requested.
-		if err := w.Home.UpdateServing(ctx, shown); err != nil {
-			return false, err
-		}
-		changed.ResourceVersion = shown.ResourceVersion
 	}
 	return true, w.Home.UpdateServing(ctx, changed)
 }

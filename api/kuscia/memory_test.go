@@ -2,6 +2,7 @@ package kuscia
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -127,6 +128,9 @@ func (m *memory) UpdateAppImage(_ context.Context, image *kuscia.AppImage) error
 	m.stamp(&m.images[image.Name].ObjectMeta)
 	return nil
 }
+
+// TryAppImage is for the native API only.
+func (m *memory) TryAppImage(context.Context, *kuscia.AppImage) error { return errors.ErrUnsupported }
 
 func (m *memory) DeleteAppImage(_ context.Context, name string) error {
 	defer m.lock()()

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,9 +118,11 @@ func RejectDocuments(a *app.App, findings []apiclient.Finding, consequence strin
 	return &app.ExitError{Code: app.ExitFailure}
 }
 
-// Send sends the documents. If the API rejects one, the others are still sent.
+// Send sends the documents. If the API rejects one, the others are still sent. Any other error ends it, after the
+// results until then are printed.
 func (what Applier) Send(ctx context.Context, a *app.App, api *client.Client, documents []Document) error {
 	var results []Result
+	var failed error
 	refused := 0
 	out := a.Out
 	if what.Watched {
@@ -138,7 +141,8 @@ func (what Applier) Send(ctx context.Context, a *app.App, api *client.Client, do
 			problem.Findings = apiclient.FindingsOf(d.File, result.Errors)
 			a.Printf(a.Err, "%s", apiclient.Explain(fmt.Errorf("%s %s: %w", noun, d.Name, err), a.MaxFindings))
 		} else if err != nil {
-			return fmt.Errorf("%s %s: %w", noun, d.Name, err)
+			failed = fmt.Errorf("%s %s: %w", noun, d.Name, err)
+			break
 		} else if a.Output == app.Table {
 			a.Printf(out, "%s %s %s\n", noun, d.Name, result.Outcome)
 		}
@@ -150,16 +154,17 @@ func (what Applier) Send(ctx context.Context, a *app.App, api *client.Client, do
 			break
 		}
 	}
-	if what.Watched && refused == 0 {
+	if what.Watched && refused == 0 && failed == nil {
 		return nil
 	}
-	if _, err := a.PrintObject(results); err != nil {
-		return err
-	}
 	if refused > 0 {
-		return &app.ExitError{Code: app.ExitFailure}
+		failed = cmp.Or[error](failed, &app.ExitError{Code: app.ExitFailure})
 	}
-	return nil
+	if len(results) == 0 {
+		return failed
+	}
+	_, err := a.PrintObject(results)
+	return cmp.Or(err, failed)
 }
 
 // FileFlag adds -f.

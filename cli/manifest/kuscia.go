@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"slipway.io/slipway/api/kuscia/convert"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
@@ -129,6 +130,18 @@ func (r KusciaReader) readRequest(file string, text []byte) (Document, []apiclie
 	}
 	if d.Name = name(); d.Name == "" {
 		return d, finding(file, FirstLine(text), field, "is missing")
+	}
+	var err error
+	switch request := d.Request.(type) {
+	case convert.AppImageRequest:
+		err = convert.SetAppImage(&objects.AppImageSpec{}, request)
+	case interface {
+		GetParties() []*kusciapb.ServingParty
+	}:
+		err = convert.CheckParties(request.GetParties())
+	}
+	if err != nil {
+		return d, finding(file, FirstLine(text), "", "%s", err)
 	}
 	return d, nil
 }

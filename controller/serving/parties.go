@@ -14,8 +14,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// queueTTL is how long the queue of a domain is cached; queueStale is how much longer while it cannot be read.
-const queueTTL, queueStale = 30 * time.Second, 24 * time.Hour
+// queueTTL is how long the queue of a domain is cached; queueWait is how long a check waits for queues that are read.
+const queueTTL, queueWait = 30 * time.Second, 2 * time.Second
 
 // clockSkew is the maximum difference between the clocks of two processes.
 const clockSkew = time.Minute
@@ -29,6 +29,8 @@ type parties struct {
 
 	began  time.Time
 	queues recent.Cache
+	// lastQueues are the queues that were read last, by domain.
+	lastQueues map[string]string
 	// signalled is which queues were signalled as unreachable to operations in progress, by run.
 	signalled map[string]map[string]bool
 	// started are the runs that this controller started while the start times of other runs were not comparable with
@@ -37,7 +39,8 @@ type parties struct {
 }
 
 func newParties(c *Controller, presence Presence) *parties {
-	return &parties{c: c, presence: presence, began: time.Now(), signalled: map[string]map[string]bool{}}
+	return &parties{c: c, presence: presence, began: time.Now(), lastQueues: map[string]string{},
+		signalled: map[string]map[string]bool{}}
 }
 
 func (p *parties) run(ctx context.Context) {
@@ -73,8 +76,10 @@ const checkDelay = 10 * time.Millisecond
 // servings, of which there may be thousands, are not visited.
 func (p *parties) check(ctx context.Context) map[string]party.Presence {
 	of := map[string]string{}
+	reading, cancel := context.WithTimeout(ctx, queueWait)
+	defer cancel()
 	for _, domain := range slices.Sorted(slices.Values(p.c.cached.Values(byDomain))) {
-		queue := p.queue(ctx, domain)
+		queue := p.queue(reading, domain)
 		if queue == "" {
 			queue = p.c.recordedQueue(domain)
 		}
@@ -205,12 +210,14 @@ func (p *parties) knowsSignals(op *kuscia.Operation) bool {
 	return op.StartedAt != nil && op.StartedAt.After(p.began.Add(clockSkew))
 }
 
-// queue returns the queue of a domain; "" if it is unknown.
+// queue returns the queue of a domain, the last known one while it cannot be read; "" if it is unknown.
 func (p *parties) queue(ctx context.Context, domain string) string {
-	queue, _ := recent.GetStale(ctx, &p.queues, domain, queueTTL, queueStale,
-		func(ctx context.Context) (string, error) {
-			queue, _, err := p.c.home.Queue(ctx, domain)
-			return queue, err
-		})
-	return queue
+	queue, err := recent.Get(ctx, &p.queues, domain, queueTTL, func(ctx context.Context) (string, error) {
+		queue, _, err := p.c.home.Queue(ctx, domain)
+		return queue, err
+	})
+	if err == nil {
+		p.lastQueues[domain] = queue
+	}
+	return p.lastQueues[domain]
 }

@@ -47,6 +47,8 @@ type Subject struct {
 // PreflightRequests asks a party's worker about several rollouts.
 type PreflightRequests struct {
 	Rollouts []PreflightRequest `json:"rollouts"`
+	// Retry makes the activity fail if a rollout cannot be checked for now, so that it is retried.
+	Retry bool `json:"retry,omitempty"`
 }
 
 // PreflightRequest asks a party's worker about one rollout. Only the engine part of Claim matters; TakeOver is ignored.

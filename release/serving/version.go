@@ -132,16 +132,19 @@ func Snapshot(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec
 	return v
 }
 
-// Revision returns the revision that the spec needs to make an update take its AppImages in their current form: a
-// digest of the version if they were edited since the version that serves, else the current revision. After a failed
-// creation it is new, so that the creation is retried. Sending the same update twice results in the same revision.
-func Revision(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (string, error) {
+// Revision returns the revision that an unchanged spec needs for a request: a new one for another affinity mode and
+// after a failed creation or update, which is retried; a digest of the version if its AppImages were edited since the
+// version that serves; else the current one. Sending the same update twice results in the same revision.
+func Revision(stored, kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (string, error) {
 	current, op := kd.Spec.Revision, kd.Status.Operation
+	failed := kd.Status.Served == nil && op != nil && op.Done && op.Reason == ReasonPartyFailed
+	const mode = kuscia.AnnotationAffinityMode
 	switch {
+	// An operation on the current generation may have read the old mode, even if the status does not show it yet.
+	case stored.Annotations[mode] != kd.Annotations[mode], RolledBack(kd), failed && !Outdated(kd):
+		return fmt.Sprintf("after-%d", stored.Generation), nil
 	case Outdated(kd): // an operation that has not started yet will take the AppImages in their form of then
 		return current, nil
-	case kd.Status.Served == nil && op != nil && op.Done && op.Reason == ReasonPartyFailed:
-		return fmt.Sprintf("after-%d", op.Generation), nil
 	case kd.Status.Served == nil:
 		return current, nil
 	}

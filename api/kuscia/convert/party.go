@@ -36,6 +36,22 @@ func strategyOf(p *kusciapb.ServingParty) (*appsv1.DeploymentStrategy, error) {
 		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable}}, nil
 }
 
+// CheckParties returns an error for a strategy or a quantity that is wrong for any serving and AppImage.
+func CheckParties(parties []*kusciapb.ServingParty) error {
+	for _, p := range parties {
+		if _, err := strategyOf(p); err != nil {
+			return err
+		}
+		party := kuscia.Party{DomainID: p.GetDomainId(), Role: p.GetRole()}
+		for _, entry := range p.GetResources() {
+			if err := setContainer(&party, entry.GetContainerName(), entry); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // containersOf returns the names of a party's containers, in the order of its AppImage's template.
 func containersOf(p kuscia.Party, images Images) ([]string, error) {
 	if _, there := images[p.AppImageRef]; !there {
