@@ -353,10 +353,10 @@ func (r *rolloutRun) completeLocally(ctx workflow.Context, request rollout.Compl
 	return tryLocally(ctx, rollout.ActivityCompleteRollout, request, nil)
 }
 
-// options adds an action's summary. A stopped activity must end before the next begins: two writers of one workload
-// would overwrite each other.
+// options adds an action's summary. A stopped activity must end before the next begins, unless it only asks: two
+// writers of one workload would overwrite each other.
 func options(o workflow.ActivityOptions, a machine.Action) workflow.ActivityOptions {
-	o.Summary, o.WaitForCancellation = cell(a.Summary, maxSummary), true
+	o.Summary, o.WaitForCancellation = cell(a.Summary, maxSummary), !a.Asks()
 	return o
 }
 

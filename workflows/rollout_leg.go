@@ -57,18 +57,18 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 	var timeout *temporal.TimeoutError
 	switch {
 	case a.err == nil:
+		end.Stopped = a.leg.Unfinished
 		return end
 	// its last attempt died, for example while being cancelled
 	case errors.As(a.err, &timeout):
 		var progress machine.LegProgress
 		if timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&progress) == nil {
-			end.Parts = progress.Parts
+			end.Parts, end.SpentSeconds = progress.Parts, progress.SpentSeconds()
 		}
 	case errors.As(a.err, &canceled):
-		if !canceled.HasDetails() || canceled.Details(&end.LegResult) != nil {
-			// cancelled between two attempts: Temporal's server answered, not the worker
-			end.Unknown = true
-		}
+		// Cancelled while no attempt ran: Temporal's server answers, without the heartbeat of the last one. If that
+		// one ended by itself, nothing was done in this leg yet; if its worker died, more may have been done.
+		end.Unknown = !canceled.HasDetails() || canceled.Details(&end.LegResult) != nil
 		if end.Stopped = a.stopped; a.stopped {
 			return end
 		}
@@ -83,6 +83,7 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 		}
 	}
 	end.Failure = new(r.failure(a.err))
+	end.Failure.SpentSeconds = max(end.Failure.SpentSeconds, end.SpentSeconds)
 	return end
 }
 

@@ -124,6 +124,9 @@ func (p *fakeParty) leg(ctx context.Context, in machine.LegRequest) (machine.Leg
 		default:
 			r.Route, err = p.route(ctx, *a.Route)
 		}
+		if kindOf(err) == failure.NotReady && len(l.Parts()) > 0 {
+			return machine.LegResult{Parts: l.Parts(), Unfinished: true}, nil
+		}
 		if err != nil {
 			return machine.LegResult{}, withParts(err, l.Parts())
 		}

@@ -67,11 +67,12 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 }
 
 // Leg runs a leg. It fails with the error of the action that ends it; the results of earlier actions are returned with
-// the failure (failure.Details.Leg), or with the cancellation.
-func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.LegResult, error) {
+// the failure (failure.Details.Leg), or with the cancellation. If an action waits for so long that the attempt frees
+// its worker slot, the leg ends with the results before it, and the next leg begins with that action.
+func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (_ machine.LegResult, err error) {
 	w := newLegAttempt(ctx, a.options)
-	stop, well := w.startHeartbeats(ctx), false
-	defer func() { stop(well) }()
+	stop := w.startHeartbeats(ctx)
+	defer func() { stop(err == nil) }()
 	ctx, end := workload.ShareReads(attempt.WithParent(ctx, w))
 	defer end()
 	leg := machine.NewLeg(in, w.completedParts())
@@ -80,22 +81,21 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 		action, on := leg.Next(from)
 		if !on {
 			if action.Until == nil {
-				well = true
 				return machine.LegResult{Parts: leg.Parts()}, nil
 			}
 			w.noteWait(leg.Status())
 			if err := wait(ctx, action.Until.Sub(from)); err != nil {
-				return machine.LegResult{}, w.withParts(ctx, err)
+				return w.interrupted(ctx, action, err)
 			}
 			continue
 		}
 		w.noteAction(ctx, leg.Status())
 		if err := w.heartbeatBeforeFinish(ctx, action, in.Request.Spec.Strategy.Style); err != nil {
-			return machine.LegResult{}, w.withParts(ctx, err)
+			return w.interrupted(ctx, action, err)
 		}
 		result, err := a.carryOut(ctx, leg, action)
 		if err != nil {
-			return machine.LegResult{}, w.withParts(ctx, err)
+			return w.interrupted(ctx, action, err)
 		}
 		leg.Done(action, result, from, a.options.Now())
 		w.noteDone(leg.Parts())
@@ -119,18 +119,29 @@ func (a *Activities) carryOut(ctx context.Context, leg *machine.Leg, action mach
 	return r, err
 }
 
-// withParts adds the results of the completed actions to the error that ends the leg, and to a cancellation the time
+// interrupted ends an attempt whose last action has failed, was stopped, or waits for so long that the attempt frees
+// its worker slot. In the last case the leg ends instead of waiting for its next attempt, and another leg begins with
+// that action: if the activity were cancelled between two attempts, Temporal's server would answer without the
+// heartbeat, and the workflow would not learn what was done.
+func (w *legAttempt) interrupted(ctx context.Context, a machine.Action, err error) (machine.LegResult, error) {
+	result := machine.LegResult{Parts: w.completedParts(), Unfinished: a.OnParty(), SpentSeconds: w.spentSeconds(a)}
+	if w.mayHandOver(err) {
+		return result, nil
+	}
+	return machine.LegResult{}, withResult(ctx, result, err)
+}
+
+// withResult adds the results of the completed actions to the error that ends the leg, and to a cancellation the time
 // that the stopped action has used of its deadline. A retried attempt also finds them in the heartbeat details, but
 // there is no retry if the activity was cancelled meanwhile. When the worker stops, the heartbeat alone carries them:
 // that is no cancellation.
-func (w *legAttempt) withParts(ctx context.Context, err error) error {
-	parts := w.completedParts()
+func withResult(ctx context.Context, result machine.LegResult, err error) error {
 	if errors.Is(err, context.Canceled) {
 		select {
 		case <-attempt.Stopping(ctx):
 			return err
 		default:
-			return temporal.NewCanceledError(machine.LegResult{Parts: parts, SpentSeconds: w.spentSeconds()})
+			return temporal.NewCanceledError(result)
 		}
 	}
 	var app *temporal.ApplicationError
@@ -138,11 +149,11 @@ func (w *legAttempt) withParts(ctx context.Context, err error) error {
 	if !errors.As(err, &app) || app.HasDetails() && app.Details(&details) != nil {
 		return err
 	}
-	if raw, unfit := json.Marshal(parts); len(parts) > 0 && unfit == nil {
+	if raw, unfit := json.Marshal(result.Parts); len(result.Parts) > 0 && unfit == nil {
 		details.Leg = raw
 	}
 	if !app.NonRetryable() { // for a stop: the server then doesn't repeat the attempt
-		details.SpentSeconds = w.spentSeconds()
+		details.SpentSeconds = result.SpentSeconds
 	}
 	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(),
 		temporal.ApplicationErrorOptions{NonRetryable: app.NonRetryable(),

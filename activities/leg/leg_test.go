@@ -3,6 +3,7 @@ package leg_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -187,19 +188,53 @@ func TestLegFailure_CarriesCompletedParts(t *testing.T) {
 	require.Len(t, parts, 2)
 }
 
+// The next attempt after a crash has the heartbeat of the last one.
 func TestLegRetry_ContinuesAfterCompletedParts(t *testing.T) {
 	t.Parallel()
-	p := &party{fail: map[string]error{"move 50%": &failure.Error{Kind: failure.NotReady, Message: "3 of 5 pods"}}}
+	p := &party{fail: map[string]error{"move 50%": errors.New("crash")}}
 	in := legRequest(false, step("20%", nil, passes), step("50%", nil, nil))
 	_, err := p.runLeg(t, in)
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, err, &app)
-	require.False(t, app.NonRetryable(), "it is retried")
+	require.ErrorContains(t, err, "crash")
 	out, err := p.runLeg(t, in)
 	require.NoError(t, err)
 	require.Equal(t, []string{"begin", "move 20%", "move 50%", "move 50%"}, p.calls,
 		"completed actions are not repeated")
 	require.Len(t, out.Parts, 3, "the result includes what earlier attempts did")
+}
+
+// An action that waits ends the leg if there are results: if the activity were cancelled between two attempts, they
+// would be lost. Without results it is retried, which costs no event.
+func TestLeg_EndsWithResults_WhenActionWaits(t *testing.T) {
+	t.Parallel()
+	waits := &failure.Error{Kind: failure.NotReady, Message: "3 of 5 pods"}
+	in := legRequest(false, step("20%", nil, passes), step("50%", nil, nil))
+	p := &party{fail: map[string]error{"move 50%": waits}}
+	out, err := p.runLeg(t, in)
+	require.NoError(t, err)
+	require.Len(t, out.Parts, 2)
+	require.True(t, out.Unfinished)
+
+	p = &party{fail: map[string]error{"begin": waits}}
+	_, err = p.runLeg(t, in)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.False(t, app.NonRetryable(), "it is retried")
+}
+
+// A leg that is stopped before it has read the workload keeps the deadline that was spent before.
+func TestCancelledLeg_KeepsSpentDeadline_WhenNothingBegan(t *testing.T) {
+	t.Parallel()
+	in := legRequest(false, step("20%", nil, passes))
+	m := machine.ResumeMachine(machine.Setup{Request: in.Request, Claim: in.Claim}, in.State)
+	m.EndLeg(machine.LegEnd{LegResult: machine.LegResult{SpentSeconds: 70}, Stopped: true}, time.Now())
+	again := m.Next(time.Now())
+	p := &party{fail: map[string]error{"begin": context.Canceled}}
+	_, err := p.runLeg(t, m.BeginLeg(&again))
+	var canceled *temporal.CanceledError
+	require.ErrorAs(t, err, &canceled)
+	var out machine.LegResult
+	require.NoError(t, canceled.Details(&out))
+	require.EqualValues(t, 70, out.SpentSeconds)
 }
 
 func TestCancelledLeg_ReturnsCompletedParts(t *testing.T) {

@@ -2,10 +2,14 @@ package leg
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"go.temporal.io/sdk/temporal"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -28,13 +32,19 @@ func newLegAttempt(ctx context.Context, options Options) *legAttempt {
 		details: heartbeat.Take(ctx, machine.LegProgress{}), options: options}
 }
 
-// spentSeconds returns how much of its deadline the action after the completed ones has used.
-func (w *legAttempt) spentSeconds() int64 {
+// spentSeconds returns how much of its deadline the action after the completed ones has used, by earlier activities
+// too.
+func (w *legAttempt) spentSeconds(a machine.Action) int64 {
+	return max(w.details.Progress().SpentSeconds(), a.SpentSeconds())
+}
+
+// mayHandOver reports whether a leg whose attempt ends with this error can be continued by another leg: it has results,
+// and its heartbeat has nothing that only its next attempt can use.
+func (w *legAttempt) mayHandOver(err error) bool {
+	var app *temporal.ApplicationError
 	p := w.details.Progress()
-	if p.PartNumber != len(p.Parts)+1 {
-		return 0
-	}
-	return int64(p.Elapsed().Seconds())
+	return len(p.Parts) > 0 && len(p.Data) == 0 && !p.Modified && p.UnreachableSince == nil &&
+		errors.As(err, &app) && app.Type() == string(failure.NotReady)
 }
 
 // startHeartbeats sends heartbeats until stop, which must be called.

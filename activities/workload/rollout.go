@@ -73,6 +73,7 @@ func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rol
 		t.autoscalersOnly = req.Action == rollout.FinishAutoscalers
 		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Finish(t.tech, req, seen) }
 	})
+	req.To = cmp.Or(d.Numbers.Released, req.To)
 	a.recordEnd(ctx, req, err)
 	return d.Numbers, err
 }

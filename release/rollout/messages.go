@@ -237,6 +237,9 @@ type MoveResult struct {
 	// SpentSeconds is the time that it has used.
 	Stuck        string `json:"stuck,omitempty"`
 	SpentSeconds int64  `json:"spentSeconds,omitempty"`
+	// Released is the version of a workload that a Finish has found already released, if it is not the version that was
+	// asked for.
+	Released Side `json:"released,omitempty"`
 }
 
 // RouteAction is one change of the traffic.
@@ -327,6 +330,8 @@ type FinishRequest struct {
 	To     Side         `json:"to"`
 	// Template is the digest of the new template, for To new: an edit by another client is drift. "": not checked.
 	Template string `json:"template,omitempty"`
+	// StableTemplate is the digest of the stable template, "" if it is unknown.
+	StableTemplate string `json:"stableTemplate,omitempty"`
 	// Change is for a rollout that is finished to new before its first Move has set the template.
 	Change strategy.Change `json:"change"`
 	// OverwriteDrift: as in MoveRequest.

@@ -107,6 +107,7 @@ func (m *Machine) countRestore(o rollout.Observed, pods bool, now time.Time) boo
 	if m.s.RestoreCount <= rollout.MaxRestores {
 		return true
 	}
+	m.s.ApprovedVisit = 0
 	if m.s.Trouble == nil {
 		what := "make it leave these fields alone"
 		if !pods {

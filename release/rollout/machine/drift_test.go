@@ -396,6 +396,52 @@ func TestApproval_Counts_DuringInspection(t *testing.T) {
 	}
 }
 
+// An approval that comes while routes are reverted counts once they are. If that fails, it counts no more: an approval
+// does not cover a failed state.
+func TestApproval_CountsAfterRoutesAreReverted(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		w := atApproval(t, strategy.StylePartition)
+		w.now = w.now.Add(time.Hour)
+		w.hint(routeDrift, w.now)
+		require.True(t, w.next().restores)
+		approve := rollout.Command{Verb: rollout.VerbApprove, Gate: w.m.gate()}
+		outcome, message := w.send(approve, w.now)
+		require.Equal(t, audit.Accepted, outcome, message)
+		outcome, message = w.send(approve, w.now)
+		require.Equal(t, audit.Refused, outcome, "a gate opens once")
+		require.Contains(t, message, "approved already")
+		if !fails {
+			w.do(*w.m.running)
+			w.drive()
+			require.Equal(t, 2, w.m.Status().CurrentStepIndex)
+			continue
+		}
+		w.fail(failure.Drift, "Service shop/order was deleted by another client: create it again as it was before")
+		w.drive()
+		w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+		w.drive()
+		require.Equal(t, 1, w.m.Status().CurrentStepIndex, "it waits for an approval again")
+		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+	}
+}
+
+// A change that was noticed during another action is inspected before the step continues, like one that is being
+// inspected.
+func TestApproval_Counts_BeforeInspectionOfObservedChange(t *testing.T) {
+	t.Parallel()
+	w := atApproval(t, strategy.StylePartition)
+	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbApprove, Gate: w.m.gate()}, w.now)
+	require.Equal(t, audit.Accepted, outcome, message)
+	require.True(t, w.next().Move.Inspect)
+	w.fail(failure.Drift, "another client edited it")
+	w.drive()
+	w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	w.drive()
+	require.Equal(t, 1, w.m.Status().CurrentStepIndex, "it waits for an approval again")
+}
+
 // Every pod is of the new version already: the release only numbers the pods. No pod moves, no step waits, no route is
 // changed.
 func TestRelease_OnlyNumbersPods_WhenAlreadyComplete(t *testing.T) {

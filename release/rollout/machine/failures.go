@@ -57,7 +57,7 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 		return
 	}
 	m.s.ApprovedVisit = 0 // an approval does not cover a failed state
-	m.clearUnreachable()
+	m.answered(a)
 	if a.restores {
 		m.s.RouteRestore = nil
 	}
@@ -135,7 +135,8 @@ func (m *Machine) onTrouble(a Action, f Failure, now time.Time) {
 // retryUnreachable retries the same action: at first without a time limit for its start, later after a pause if the
 // party fails at once.
 func (m *Machine) retryUnreachable(a Action, f Failure, now time.Time) {
-	m.s.Unreachable, m.s.SpentSeconds = f.Message, f.SpentSeconds
+	m.s.Unreachable = f.Message
+	m.spend(a, f.SpentSeconds)
 	if a.NoPickUpTimeout || m.s.UnreachableCount > 0 {
 		m.s.RetryAt = new(now.Add(backoff.After(m.s.UnreachableCount-1, minRetryPause, maxRetryPause)))
 	}

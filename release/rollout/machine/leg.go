@@ -31,7 +31,8 @@ type LegRequest struct {
 // LegResult lists the actions of a leg in the order in which they were executed.
 type LegResult struct {
 	Parts []Part `json:"parts,omitempty"`
-	// SpentSeconds is how much of its deadline the action that was stopped has used.
+	// Unfinished is true if the action after them was started; SpentSeconds is how much of its deadline it has used.
+	Unfinished   bool  `json:"unfinished,omitempty"`
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
 }
 
@@ -53,6 +54,14 @@ type LegProgress struct {
 	Parts      []Part `json:"parts,omitempty"`
 	// Status is the current status of the rollout without its history; nil before the first action.
 	Status *rollout.Status `json:"status,omitempty"`
+}
+
+// SpentSeconds returns how much of its deadline the action after the parts has used; 0 if it has not begun.
+func (p LegProgress) SpentSeconds() int64 {
+	if p.PartNumber != len(p.Parts)+1 {
+		return 0
+	}
+	return int64(p.Elapsed().Seconds())
 }
 
 // result returns the part's result in the form that a machine takes.
@@ -264,9 +273,31 @@ func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 		l.replay(p)
 	}
 	if !l.matches || end.Unknown {
-		m.s.MoveStarted, m.s.PodsUnsettled = true, true
+		m.loseLeg()
 	}
 	m.restoreAfterLeg(end, now)
+}
+
+// loseLeg prepares for the repetition of a leg of which more was done than is known. Its actions are level-based, and
+// three rules make them safe in the states of later steps. What the leg may have pinned or routed counts as such, so
+// that a rollback restores it before the first pod. The pods are inspected before a Service is pinned to the stable
+// ones: none may be left. A step that a later one has followed makes no routes (madeBefore): traffic would go back to
+// stable pods that were replaced. Under a Rollout object a leg has one action, which Start has recorded; at a pause it
+// only checks the step; and a leg that finalises only restores.
+func (m *Machine) loseLeg() {
+	if m.s.Stage == stageFinal {
+		return
+	}
+	m.s.MoveStarted, m.s.PodsUnsettled = true, true
+	st := m.setup.Spec.Strategy
+	onlyChecks := m.s.Status.CurrentStepState == rollout.StatePaused && m.pauses() && m.s.ApprovedVisit != m.s.Visit
+	if m.singleActionLegs() || !st.HasTraffic() || m.s.Ending != rollout.EndNone || m.s.Stage == stageAdopt ||
+		onlyChecks {
+		return
+	}
+	if m.s.Routed, m.s.RepeatsSteps, m.s.ChangeObserved = maybe, true, true; !st.DisableGenerateCanaryService {
+		m.s.Pinned, m.s.CanaryServices = maybe, true
+	}
 }
 
 // endsBeforeFinalising reports whether finalising comes next and is another leg's. A user who sends a rollback during
@@ -292,9 +323,7 @@ func (m *Machine) restoreAfterLeg(end LegEnd, now time.Time) {
 	case end.Stopped:
 		m.Start(a)
 		m.Stopped()
-		if !end.Unknown {
-			m.s.SpentSeconds = end.SpentSeconds
-		}
+		m.spend(a, end.SpentSeconds)
 	}
 }
 

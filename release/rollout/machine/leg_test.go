@@ -3,6 +3,7 @@ package machine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,8 +106,8 @@ func stateOf(t require.TestingT, w *world) string {
 	return string(raw)
 }
 
-// With any command during a leg, and wherever the leg is stopped or fails, the invariants hold and the rollout can be
-// ended.
+// With any command, approval or hint during a leg, and wherever the leg is stopped, fails or loses its results, the
+// invariants hold and the rollout can be ended.
 func TestLeg_KeepsInvariants_WhenStoppedAnywhere(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,12 +125,19 @@ func TestLeg_KeepsInvariants_WhenStoppedAnywhere(t *testing.T) {
 			case a.OnParty():
 				most := rapid.IntRange(0, 6).Draw(t, fmt.Sprint("parts", i))
 				end := w.goLeg(a, most)
+				w.loseAtRandom(t, i, &end)
+				w.approveAtRandom(t, i, gates)
 				if kind := rapid.SampledFrom([]failure.Kind{"", failure.Unreachable, failure.WorkloadFailed,
 					failure.Drift}).Draw(t, fmt.Sprint("fails", i)); end.Stopped && kind != "" {
 					end.Stopped, end.Failure = false, &Failure{Kind: kind, Message: "trouble"}
 					w.unsettled = w.unsettled && kind.System()
 				}
 				w.m.EndLeg(end, w.now)
+				w.checkNotApproved(t, end, gates)
+				if rapid.Bool().Draw(t, fmt.Sprint("hint", i)) {
+					w.observed(rapid.SampledFrom([]string{"edited", rollout.ObservedSettings, rollout.ObservedRoutes}).
+						Draw(t, fmt.Sprint("what", i)))
+				}
 				if end.Stopped || rapid.Bool().Draw(t, fmt.Sprint("command", i)) {
 					w.command(t, i, gates)
 				}
@@ -145,6 +153,153 @@ func TestLeg_KeepsInvariants_WhenStoppedAnywhere(t *testing.T) {
 		w.bringToEnd(t)
 		w.checkEnd(t, lost)
 	})
+}
+
+// loseAtRandom lets a leg be stopped while no attempt runs after its worker has died: its results are lost.
+func (w *world) loseAtRandom(t *rapid.T, i int, end *LegEnd) {
+	finished := slices.ContainsFunc(end.Parts, func(p Part) bool { return p.Kind == ActFinish })
+	if end.Stopped && !finished && rapid.Bool().Draw(t, fmt.Sprint("lost", i)) {
+		end.Parts, end.Unknown = nil, true
+	}
+}
+
+// approveAtRandom sends an approval while a leg runs: it is answered at once.
+func (w *world) approveAtRandom(t *rapid.T, i int, gates map[string]bool) {
+	if !rapid.Bool().Draw(t, fmt.Sprint("approve", i)) {
+		return
+	}
+	s, gate := w.m.Status(), w.m.gate()
+	outcome, _ := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Gate: gate}, w.now)
+	if outcome == audit.Accepted {
+		require.Equal(t, rollout.StatePaused, s.CurrentStepState, "only a step that is done is approved")
+		require.False(t, gates[gate], "a gate opens once")
+		gates[gate] = true
+	}
+}
+
+// checkNotApproved checks that a step that has failed needs another approval, with the same gate.
+func (w *world) checkNotApproved(t *rapid.T, end LegEnd, gates map[string]bool) {
+	s := w.m.s
+	if s.Trouble != nil && w.m.inSteps() && !w.m.hasTimes() {
+		require.NotEqual(t, s.Visit, s.ApprovedVisit, "%v", w.actions)
+		require.NotEqual(t, rollout.StateReady, s.Status.CurrentStepState, "%v", w.actions)
+	}
+	if s.Trouble != nil || end.Failure != nil && !end.Failure.Kind.System() {
+		delete(gates, w.m.gateOf(""))
+	}
+}
+
+// A leg whose results are lost is repeated without harm: no Service is pinned to pods that no longer exist, and traffic
+// does not go back to the share of an earlier step.
+func TestLostLeg_IsRepeatedForwardOnly(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		parts  int
+		want   string
+	}{
+		{"nothing was done", 0, "[begin move 0 PinStableService move 20% EnsureRoutes move 60% EnsureRoutes " +
+			"move 80% EnsureRoutes]"},
+		{"half of the second step", 5, "[begin move 0 PinStableService move 20% move 60% EnsureRoutes " +
+			"move 80% EnsureRoutes]"},
+		{"its routes, too", 6, "[begin move 0 PinStableService move 20% move 60% EnsureRoutes " +
+			"move 80% EnsureRoutes]"},
+	} {
+		w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, 0), aStep("60%", 60, 0),
+			aStep("80%", 80, -1)), 10)
+		w.noGrace = true
+		w.loseLeg(tc.parts)
+		share := w.share
+		w.actions = nil
+		for w.m.Status().WaitingFor.Kind != rollout.WaitApproval {
+			a := w.m.Next(w.now)
+			w.m.EndLeg(w.goLeg(a, 1), w.now)
+			require.GreaterOrEqual(t, w.share, share, tc.reason)
+			w.now = w.now.Add(time.Minute)
+		}
+		require.Equal(t, tc.want, fmt.Sprint(w.actions), tc.reason)
+		require.Equal(t, int32(80), w.share, tc.reason)
+	}
+
+	all := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, 0), aStep("100%", 100, 0)), 10)
+	all.noGrace = true
+	all.loseLeg(6)
+	require.EqualValues(t, 10, all.updated)
+	require.False(t, all.pinned)
+	all.actions = nil
+	require.Equal(t, ActClose, all.byLegs().Kind)
+	require.NotContains(t, all.actions, "PinStableService", "no stable pod is left")
+	require.Equal(t, rollout.PhaseHealthy, all.m.Status().Phase)
+}
+
+// A command after a leg whose results are lost takes traffic from the new version before its pods.
+func TestRollbackAfterLostLeg_RestoresTrafficFirst(t *testing.T) {
+	t.Parallel()
+	for _, inBatches := range []bool{false, true} {
+		setup := setupOf(strategy.StylePartition, true, aStep("20%", -1, -1), aStep("40%", 40, 0), aStep("60%", 60, 0))
+		setup.Spec.Policy.RollbackInBatches = inBatches
+		w := newWorld(t, setup, 10)
+		w.noGrace = true
+		w.drive()
+		w.send(rollout.Command{Verb: rollout.VerbApprove}, w.now)
+		w.now = w.now.Add(time.Hour)
+		w.loseLeg(3)
+		require.Equal(t, int32(40), w.share)
+		outcome, message := w.send(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+		require.Equal(t, audit.Accepted, outcome, message)
+		w.byLegs() // the world checks the order
+		for inBatches && !w.m.ended() {
+			w.send(rollout.Command{Verb: rollout.VerbApprove}, w.now)
+			w.byLegs()
+		}
+		require.Equal(t, rollout.PhaseRolledBack, w.m.Status().Phase)
+		require.Zero(t, w.updated)
+	}
+}
+
+// loseLeg executes some actions of the next leg, whose results are lost.
+func (w *world) loseLeg(parts int) {
+	end := w.goLeg(w.m.Next(w.now), parts)
+	require.True(w.t, end.Stopped)
+	require.Len(w.t, end.Parts, parts)
+	end.Parts, end.Unknown = nil, true
+	w.m.EndLeg(end, w.now)
+}
+
+// A workload that turns out to be released with the new version was not rolled back: the result of its release was
+// lost, and the rollback came too late.
+func TestLateRollback_EndsHealthy_WhenWorkloadWasReleased(t *testing.T) {
+	t.Parallel()
+	released := rollout.MoveResult{Replicas: 10, Updated: 10, UpdatedReady: 10, Released: rollout.SideNew}
+	setup := setupOf(strategy.StylePartition, false, aStep("20%", -1, -1), aStep("100%", -1, 0))
+	setup.Predicted = &rollout.PredictedTemplate{UID: "uid", From: "stable template", Template: "digest"}
+	w := newWorld(t, setup, 10)
+	w.byLegs()
+	w.send(rollout.Command{Verb: rollout.VerbRollback, Actor: "ann"}, w.now)
+	a := w.next()
+	require.Equal(t, rollout.FinishResumeAndRelease, a.Finish.Action)
+	require.Equal(t, "stable template", a.Finish.StableTemplate)
+	w.m.Done(Result{Pods: released}, w.now)
+	w.drive()
+	requireReleasedBefore(t, w)
+
+	w = newWorld(t, setup, 10)
+	w.loseLeg(0)
+	w.send(rollout.Command{Verb: rollout.VerbRollback, Actor: "ann"}, w.now)
+	require.Equal(t, ActBegin, w.next().Kind)
+	w.m.Done(Result{Begin: rollout.BeginResult{Replicas: 10, Stable: "new", StableHash: "n", StableTemplate: "digest",
+		UID: "uid"}}, w.now)
+	w.claimed = true
+	w.drive()
+	requireReleasedBefore(t, w)
+}
+
+func requireReleasedBefore(t *testing.T, w *world) {
+	t.Helper()
+	s := w.m.Status()
+	require.Equal(t, rollout.PhaseHealthy, s.Phase)
+	require.Contains(t, s.Reason, "released before the rollback came")
+	require.EqualValues(t, 10, s.CanaryReplicas)
 }
 
 // legAt starts a rollout of three steps without pauses and stops its leg after this many parts.
@@ -186,13 +341,97 @@ func TestCommandAfterStoppedLeg_AppliesFromWhereLegStopped(t *testing.T) {
 func TestStoppedLeg_KeepsSpentDeadline(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, -1)), 10)
-	a := w.m.Next(w.now)
-	end := w.goLeg(a, 1)
-	end.SpentSeconds = 70
-	w.m.EndLeg(end, w.now)
+	w.stopMove(70)
 	outcome, _ := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 7}, w.now)
 	require.Equal(t, audit.Refused, outcome)
 	require.EqualValues(t, 70, w.m.Next(w.now).Move.SpentSeconds)
+	again := w.m.Next(w.now)
+	w.m.EndLeg(w.goLeg(again, 0), w.now)
+	require.EqualValues(t, 70, w.m.Next(w.now).Move.SpentSeconds, "it was stopped before it read the workload")
+}
+
+// stopMove continues to the first Move of a step and stops it after it has used some seconds of its deadline.
+func (w *world) stopMove(seconds int64) {
+	a := w.m.Next(w.now)
+	for ; a.Kind != ActMove; a = w.m.Next(w.now) {
+		w.m.EndLeg(w.goLeg(a, 1), w.now)
+		w.now = w.now.Add(time.Minute) // routes have taken effect
+	}
+	end := w.goLeg(a, 0)
+	end.SpentSeconds = seconds
+	w.m.EndLeg(end, w.now)
+}
+
+// The used part of a deadline belongs to its action: the actions in between neither pay for it nor lose it.
+func TestSpentDeadline_BelongsToItsAction(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason  string
+		traffic bool
+		between func(w *world)
+	}{
+		{"routes are reverted", true, func(w *world) {
+			w.m.Observed(routeDrift, w.now)
+			a := w.next()
+			require.True(t, a.restores, a.Summary)
+			require.Zero(t, a.Route.SpentSeconds, "the revert has its own deadline")
+			w.do(a)
+		}},
+		{"what settles the pods is stopped as well", false, func(w *world) {
+			w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now)
+			end := w.goLeg(w.m.Next(w.now), 0)
+			end.SpentSeconds = 5
+			w.m.EndLeg(end, w.now)
+			a := w.next()
+			require.EqualValues(t, 5, a.Move.SpentSeconds)
+			w.do(a)
+			w.m.Command(rollout.Command{Verb: rollout.VerbResume}, w.now)
+		}},
+		{"a pause settles the pods", false, func(w *world) {
+			w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now)
+			a := w.next()
+			require.True(t, a.Halts(), a.Summary)
+			require.Zero(t, a.Move.SpentSeconds, "settling has its own deadline")
+			w.do(a)
+			w.m.Command(rollout.Command{Verb: rollout.VerbResume}, w.now)
+		}},
+		{"no worker takes it up", false, func(w *world) {
+			w.next()
+			w.fail(failure.Unreachable, "no worker")
+		}},
+	} {
+		w := newWorld(t, setupOf(strategy.StylePartition, tc.traffic, aStep("20%", 20, -1), aStep("40%", 40, -1)), 10)
+		if !tc.traffic {
+			w.m.setup.Spec.Strategy.Steps[0].Traffic = nil
+		}
+		w.stopMove(70)
+		tc.between(w)
+		w.now = w.now.Add(time.Minute)
+		a := w.m.Next(w.now)
+		require.Equal(t, ActMove, a.Kind, tc.reason)
+		require.EqualValues(t, 70, a.Move.SpentSeconds, tc.reason)
+		w.m.Start(a)
+		w.do(a)
+		w.drive()
+		w.send(rollout.Command{Verb: rollout.VerbApprove}, w.now)
+		for a = w.next(); a.Kind != ActMove; a = w.next() {
+			if w.now = w.now.Add(time.Minute); a.Activity() {
+				w.do(a)
+			}
+		}
+		require.Zero(t, a.Move.SpentSeconds, "%s: the next step has its own deadline", tc.reason)
+	}
+}
+
+// A retry is an operator's decision: what has failed gets its whole deadline again.
+func TestRetry_HasWholeDeadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, -1)), 10)
+	w.stopMove(590)
+	w.next()
+	w.fail(failure.WorkloadFailed, "0 of 2 pods are ready")
+	w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	require.Zero(t, w.next().Move.SpentSeconds)
 }
 
 // FirstMove is the Move that follows the claim, if a Move is what follows. The claim may then be taken by the same

@@ -4,6 +4,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"slipway.io/slipway/release/audit"
@@ -128,6 +129,9 @@ func (m *Machine) Next(now time.Time) Action {
 	for {
 		if a, ready := m.decide(now); ready {
 			a.NoPickUpTimeout = m.s.Unreachable != "" && a.OnParty()
+			if subject, key := a.deadline(); subject != nil {
+				subject.SpentSeconds = m.s.Spent[key]
+			}
 			m.explain(a, now)
 			return a
 		}
@@ -302,8 +306,7 @@ func (m *Machine) holdRequest(name string) *rollout.HoldTrafficRequest {
 func (m *Machine) subject() rollout.Subject {
 	s := rollout.Subject{Workload: m.setup.Spec.Workload(), Name: m.setup.Spec.Name, UID: m.s.WorkloadUID,
 		Claim:    m.setup.Claim,
-		TakeOver: m.s.TakeOver, DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds,
-		SpentSeconds: m.s.SpentSeconds}
+		TakeOver: m.s.TakeOver, DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds}
 	if m.s.Unreachable == "" {
 		s.UnreachableBudgetSeconds = m.setup.UnreachableBudgetSeconds
 	}
@@ -326,9 +329,24 @@ func (m *Machine) inSteps() bool { return m.s.Stage == stageSteps || m.s.Stage =
 // ended reports whether nothing but the record is left.
 func (m *Machine) ended() bool { return m.s.Stage == stageComplete || m.s.Stage == stageDone }
 
-// clearUnreachable clears what an answer of the party makes obsolete: why it was unreachable, the spent deadline, and
-// the pod that was in trouble.
-func (m *Machine) clearUnreachable() {
+// answered clears what the end of an action makes obsolete: why the party was unreachable, what the action had used of
+// its deadline, and after a Move the pod that was in trouble.
+func (m *Machine) answered(a Action) {
 	m.s.answered()
-	m.s.StuckPod = ""
+	if a.Kind == ActMove {
+		m.s.StuckPod = ""
+	}
+	_, key := a.deadline()
+	m.s.Spent = maps.Clone(m.s.Spent) // a leg's request may share it
+	delete(m.s.Spent, key)
+}
+
+// spend records how much of its deadline an unfinished action has used in all.
+func (m *Machine) spend(a Action, seconds int64) {
+	if _, key := a.deadline(); seconds > m.s.Spent[key] {
+		spent := map[string]int64{}
+		maps.Copy(spent, m.s.Spent)
+		spent[key] = seconds
+		m.s.Spent = spent
+	}
 }

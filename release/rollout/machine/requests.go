@@ -71,12 +71,39 @@ func (a Action) OnParty() bool {
 	return a.Kind == ActBegin || a.Kind == ActMove || a.Kind == ActRoute || a.Kind == ActFinish
 }
 
+// deadline returns the part of a leg's action that limits its time, and the key under which its used time is kept: it
+// differs between the actions of a step. nil for other actions.
+func (a Action) deadline() (subject *rollout.Subject, key string) {
+	switch a.Kind {
+	case ActBegin:
+		return &a.Begin.Subject, string(a.Kind)
+	case ActMove:
+		return &a.Move.Subject, fmt.Sprintf("%s %t %t", a.Kind, a.Move.Halt, a.Move.Inspect)
+	case ActRoute:
+		return &a.Route.Subject, fmt.Sprintf("%s %t", a.Route.Action, a.shared)
+	case ActFinish:
+		return &a.Finish.Subject, string(a.Finish.Action)
+	}
+	return nil, ""
+}
+
+// SpentSeconds returns how much of its deadline an action of a leg had used before it was started.
+func (a Action) SpentSeconds() int64 {
+	if subject, _ := a.deadline(); subject != nil {
+		return subject.SpentSeconds
+	}
+	return 0
+}
+
 // Halts reports whether the action settles what an interrupted Move has left.
 func (a Action) Halts() bool { return a.Kind == ActMove && a.Move.Halt }
 
-// Stoppable reports whether the action is stopped half way for a command. Only what may wait for long is: a short
-// action would have to be repeated anyway.
-func (a Action) Stoppable() bool { return a.Kind == ActJoinTraffic || a.OnParty() }
+// Stoppable reports whether the action is stopped half way for a command. Only what may wait for long is, as what asks
+// the home cluster may while that is unreachable: a short action would have to be repeated anyway.
+func (a Action) Stoppable() bool { return a.Kind == ActJoinTraffic || a.OnParty() || a.Asks() }
+
+// Asks reports whether the action only asks the centre and changes nothing: the next action need not wait for its end.
+func (a Action) Asks() bool { return a.Kind == ActAskHolder || a.Kind == ActAskWindow }
 
 // Result is the result of an action's activity. Exactly the field of the action's kind is set; Pods is that of ActMove
 // and ActFinish.
@@ -324,7 +351,7 @@ func (m *Machine) finishPods(action rollout.FinishAction) Action {
 			" version, and release it",
 	}[action])
 	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.Status.TemplateDigest,
-		Change:         m.setup.Spec.Change,
+		StableTemplate: m.s.Status.StableTemplateDigest, Change: m.setup.Spec.Change,
 		OverwriteDrift: m.s.OverwriteDrift, Predicted: m.setup.Predicted}
 	if m.s.AlreadyComplete {
 		a.Finish.Batch = m.batch(m.steps())

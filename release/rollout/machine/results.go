@@ -14,7 +14,7 @@ import (
 func (m *Machine) Done(r Result, now time.Time) {
 	a := *m.running
 	m.running = nil
-	m.clearUnreachable()
+	m.answered(a)
 	// If a retry of routes inspects the pods first, the routes have to be overwritten too.
 	beforeRoutes := a.Kind == ActMove && m.s.Recheck == recheckMove &&
 		m.s.Status.CurrentStepState == rollout.StateTrafficRouting
@@ -27,7 +27,7 @@ func (m *Machine) Done(r Result, now time.Time) {
 		m.s.Shared, m.s.SharedClaim = &r.Hold.Shared, r.Hold.Claim
 	case ActMove:
 		if r.Pods.Stuck != "" {
-			m.recordStuckPod(r.Pods)
+			m.recordStuckPod(a, r.Pods)
 			return
 		}
 		m.recordPods(a, r.Pods)
@@ -46,6 +46,7 @@ func (m *Machine) Done(r Result, now time.Time) {
 			m.updateNumbers(r.Pods)
 		}
 		m.s.FinalMoveIndex++
+		m.acceptRelease(r.Pods.Released)
 	case ActLeaveTraffic:
 		m.afterLeave(r.Leave)
 	case ActAskWindow:
@@ -84,10 +85,11 @@ func (m *Machine) recordPods(a Action, r rollout.MoveResult) {
 }
 
 // recordStuckPod records that a new pod is in trouble. The Move continues where it was, with the deadline that it had.
-func (m *Machine) recordStuckPod(r rollout.MoveResult) {
+func (m *Machine) recordStuckPod(a Action, r rollout.MoveResult) {
 	m.s.PodsUnsettled = true
 	m.updateNumbers(r)
-	m.s.StuckPod, m.s.SpentSeconds = r.Stuck, r.SpentSeconds
+	m.s.StuckPod = r.Stuck
+	m.spend(a, r.SpentSeconds)
 }
 
 // PodStuck reports whether the rollout waits for pods of which one is in trouble.
@@ -122,11 +124,25 @@ func (m *Machine) recordBegin(r rollout.BeginResult) {
 	if m.s.AlreadyComplete = r.AlreadyComplete; r.AlreadyComplete && m.s.Ending == rollout.EndNone {
 		m.s.Ending, s.Paused, m.s.PausedBy = rollout.EndSuccess, false, ""
 	}
+	m.noteEarlierRelease(r)
 	if m.s.Ending != rollout.EndNone {
 		m.s.Stage, m.s.FinalMoveIndex = stageFinal, 0
 		return
 	}
 	m.s.Stage = stageJoin
+}
+
+// noteEarlierRelease ends the rollout with the new version if the workload that has just been claimed has its template
+// already: a leg whose result was lost has released it.
+func (m *Machine) noteEarlierRelease(r rollout.BeginResult) {
+	p, back := m.setup.Predicted, m.s.Ending == rollout.EndRollback
+	if p == nil || p.From == p.Template || p.UID != r.UID || p.Template != r.StableTemplate ||
+		!back && m.s.Ending != rollout.EndNone {
+		return
+	}
+	if m.s.Ending = rollout.EndSuccess; back {
+		m.s.ReleasedAs = rollout.SideNew
+	}
 }
 
 // resolveHolder decides about a claim that blocks this release: only a dead workflow's claim is taken over.
@@ -248,7 +264,7 @@ func (m *Machine) recordRoutes(a Action) {
 	case rollout.RouteUnpin:
 		m.s.Pinned = no
 	case rollout.RouteEnsure:
-		m.s.LastTraffic = &a.Route.Traffic
+		m.s.LastTraffic, m.s.RepeatsSteps = &a.Route.Traffic, m.s.RepeatsSteps && a.restores
 		if w := a.Route.Traffic.Weight; w != nil {
 			split(yes, *w, nil)
 		} else {
@@ -281,7 +297,19 @@ func (m *Machine) nextFinalMove() {
 	m.s.Leaving = leavingAsk
 }
 
-// Stopped records that the running action was stopped half way.
-func (m *Machine) Stopped() {
-	m.running, m.s.StuckPod = nil, ""
+// acceptRelease ends the rollout with the version that the workload runs, if the workload was released before with
+// another than the ending wants: the result of that release was lost, and the command that reversed it came too late.
+func (m *Machine) acceptRelease(as rollout.Side) {
+	if m.s.Stage != stageFinal || as == "" {
+		return
+	}
+	m.s.ReleasedAs, m.s.RolledBackByTemplate = as, false
+	m.s.Ending = rollout.EndSuccess
+	if as == rollout.SideStable {
+		m.s.Ending = rollout.EndRollback
+	}
+	m.s.FinalMoveIndex = len(m.finalMoves())
 }
+
+// Stopped records that the running action was stopped half way.
+func (m *Machine) Stopped() { m.running = nil }

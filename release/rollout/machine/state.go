@@ -88,6 +88,9 @@ type trafficState struct {
 	Routed triState `json:"routed,omitempty"`
 	// CanaryServices is true if there may be canary Services.
 	CanaryServices bool `json:"canaryServices,omitempty"`
+	// RepeatsSteps is true after a leg with unknown result, until routes are made: the steps from the current one on
+	// may have been made already.
+	RepeatsSteps bool `json:"repeats,omitempty"`
 	// LastTraffic is the split that the routes were last asked for, GraceUntil when changed routes have taken effect.
 	LastTraffic *strategy.Traffic `json:"sent,omitempty"`
 	GraceUntil  *time.Time        `json:"graceUntil,omitempty"`
@@ -140,12 +143,13 @@ type partyState struct {
 	Unreachable      string     `json:"away,omitempty"`
 	UnreachableCount int        `json:"awayCount,omitempty"`
 	RetryAt          *time.Time `json:"againAt,omitempty"`
-	// SpentSeconds is how much of the action's deadline interrupted attempts have used.
-	SpentSeconds int64 `json:"spentSeconds,omitempty"`
+	// Spent is how many seconds of their deadlines the unfinished actions have used since the step was entered
+	// (Action.deadline).
+	Spent map[string]int64 `json:"spent,omitempty"`
 }
 
-// answered forgets that the party did not answer, and the deadline that was spent meanwhile.
-func (s *partyState) answered() { s.Unreachable, s.UnreachableCount, s.SpentSeconds = "", 0, 0 }
+// answered forgets that the party did not answer.
+func (s *partyState) answered() { s.Unreachable, s.UnreachableCount = "", 0 }
 
 // endState is how the rollout ends, and how far that has got.
 type endState struct {
@@ -160,6 +164,9 @@ type endState struct {
 	RolledBackByTemplate bool `json:"setBack,omitempty"`
 	// Superseding is true if a newer release replaces this one when it has ended.
 	Superseding bool `json:"superseding,omitempty"`
+	// ReleasedAs is the version that the workload ran when its finalising found that it had been released before, if
+	// that is not the version that the ending wanted.
+	ReleasedAs rollout.Side `json:"releasedAs,omitempty"`
 	// FinalPhase is the phase in which the rollout ends, "" until that is decided.
 	FinalPhase rollout.Phase `json:"closing,omitempty"`
 }
@@ -203,7 +210,7 @@ type openingState struct {
 // operator.
 func (s *State) clearForStep() {
 	s.clearPause()
-	s.SpentSeconds, s.RestoreCount, s.OverwriteRouteDrift = 0, 0, false
+	s.Spent, s.StuckPod, s.RestoreCount, s.OverwriteRouteDrift = nil, "", 0, false
 }
 
 // clearForTurn clears what held the rollout or delayed it, for a change of direction.
@@ -211,6 +218,7 @@ func (s *State) clearForTurn() {
 	s.clearPause()
 	s.release()
 	s.answered()
+	s.Spent, s.StuckPod, s.BlockingClaim, s.RepeatsSteps = nil, "", "", false
 	s.RetryAt, s.RouteRestore, s.Redeclared, s.WindowOverridden = nil, nil, "", false
 	s.Status.Phase = rollout.PhaseProgressing
 }
@@ -222,7 +230,7 @@ func (s *State) release() {
 
 // clearForRetry clears the trouble that a retry is to overcome. The rollout stays paused if it was.
 func (s *State) clearForRetry() {
-	s.Trouble, s.RestoreCount, s.Status.Phase = nil, 0, rollout.PhaseProgressing
+	s.Trouble, s.RestoreCount, s.Spent, s.Status.Phase = nil, 0, nil, rollout.PhaseProgressing
 }
 
 // clearForBeginning clears what was known while an earlier release's remains were rolled back: the release itself

@@ -67,6 +67,7 @@ func (m *Machine) advanceStep(now time.Time) (Action, bool) {
 		return m.move(false), true
 	case rollout.StateTrafficRouting:
 		switch empty := s.CanaryReplicas == 0; {
+		case m.stepRoutes() && m.madeBefore():
 		case m.stepRoutes() && !empty:
 			return m.route(rollout.RouteEnsure, m.step().DesiredTraffic()), true
 		// the workload was scaled to a size that leaves no new pod to serve requests
@@ -92,6 +93,13 @@ func (m *Machine) countNewPods() (Action, bool) {
 		m.startFinalising(rollout.EndRollback)
 	}
 	return Action{}, false
+}
+
+// madeBefore reports whether a leg with unknown result has made more than the current step, which does not pause: there
+// are pods of a later one. Its routes, which a later step has replaced, are not made again.
+func (m *Machine) madeBefore() bool {
+	s := m.s.Status
+	return m.s.RepeatsSteps && !m.pauses() && s.CanaryReplicas > strategy.Target(m.step().Replicas, s.Replicas)
 }
 
 func (m *Machine) stepRoutes() bool {

@@ -30,6 +30,8 @@ type world struct {
 	claimed       bool
 	frozen        bool
 	workloadLost  bool
+	// noGrace is true if changed routes take effect at once.
+	noGrace bool
 	// unsettled is true while the pods are in the middle of a step.
 	unsettled bool
 	// templateWritten is true if the write of the claim also began the Move, so that releasing the claim is not enough.
@@ -230,7 +232,7 @@ func (w *world) route(a Action) rollout.RouteResult {
 		require.Zero(w.t, w.share, "a canary Service is deleted only without traffic")
 		w.services = false
 	}
-	return rollout.RouteResult{Modified: true, GraceSeconds: 3}
+	return rollout.RouteResult{Modified: !w.noGrace, GraceSeconds: 3}
 }
 
 func (w *world) finish(q rollout.FinishRequest) {

@@ -110,8 +110,8 @@ func TestRetryOfPin_MakesPodsAgain(t *testing.T) {
 	w := atApproval(t, strategy.StyleBlueGreen)
 	w.now = w.now.Add(time.Hour)
 	w.pinned = false
-	w.observed(rollout.ObservedUnpinned)
 	w.send(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+	w.observed(rollout.ObservedUnpinned)
 	pin := w.nextActivity()
 	for ; pin.Kind != ActRoute; pin = w.nextActivity() {
 		w.do(pin)

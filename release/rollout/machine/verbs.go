@@ -123,20 +123,30 @@ func (m *Machine) notStepping(verb rollout.Verb) string {
 	}
 }
 
-// atPause reports whether the current step is done and its pause has not ended.
-func (m *Machine) atPause() bool {
+// stepDone reports whether the current step is done and pauses, or would if nothing had to be checked first.
+func (m *Machine) stepDone() bool {
 	s := m.s.Status
-	return m.stepping() && m.s.Trouble == nil && !s.Paused && !m.s.ApprovalExpired && !m.s.Promoted && m.inSteps() &&
-		s.CurrentStepState == rollout.StatePaused && m.s.Recheck == recheckNone && !m.skipsPause()
+	return m.stepping() && m.s.Trouble == nil && !s.Paused && !m.s.ApprovalExpired && m.inSteps() &&
+		s.CurrentStepState == rollout.StatePaused && !m.skipsPause()
 }
+
+// rechecks reports whether the pods of a step that is done are inspected before it continues.
+func (m *Machine) rechecks() bool { return m.s.Recheck != recheckNone || m.s.ChangeObserved }
+
+// atPause reports whether the current step is done and its pause has not ended.
+func (m *Machine) atPause() bool { return m.stepDone() && !m.s.Promoted && !m.rechecks() }
 
 // inspecting reports whether the current step is done and its pods are only inspected because another client may have
 // changed something.
-func (m *Machine) inspecting() bool {
-	s := m.s.Status
-	return m.stepping() && m.s.Trouble == nil && m.s.Redeclared == "" && !s.Paused && !m.s.ApprovalExpired &&
-		m.inSteps() && m.s.Recheck != recheckNone &&
-		s.CurrentStepState == rollout.StatePaused && !m.skipsPause()
+func (m *Machine) inspecting() bool { return m.stepDone() && m.s.Redeclared == "" && m.rechecks() }
+
+// passStep ends the pause of the step. While routes are reverted, the step continues after that, if it succeeds.
+func (m *Machine) passStep() {
+	if m.s.RouteRestore != nil {
+		m.s.ApprovedVisit = m.s.Visit
+		return
+	}
+	m.s.Status.CurrentStepState, m.s.PauseUntil, m.s.ApprovalExpiresAt = rollout.StateReady, nil, nil
 }
 
 func (m *Machine) approve(c rollout.Command) (done, refusal string) {
@@ -146,13 +156,13 @@ func (m *Machine) approve(c rollout.Command) (done, refusal string) {
 		return "the release is confirmed: it begins", ""
 	case m.waitsForWindow():
 		return m.overrideWindow(c)
+	case m.stepDone() && m.s.ApprovedVisit == m.s.Visit:
+		return "", fmt.Sprintf("%s is approved already: %s", m.stepLabel(), m.currentReason())
 	case m.atPause() && m.step().PauseSeconds == nil:
-		m.s.Status.CurrentStepState = rollout.StateReady
-		m.s.ApprovalExpiresAt = nil
+		m.passStep()
 		return fmt.Sprintf("%s is approved: the rollout continues", m.stepLabel()), ""
 	case m.atPause() && m.s.PauseUntil != nil:
-		m.s.Status.CurrentStepState = rollout.StateReady
-		m.s.PauseUntil = nil
+		m.passStep()
 		return fmt.Sprintf("the pause of %s is cut short: the rollout continues", m.stepLabel()), ""
 	case m.inspecting() && (c.Gate != "" || c.State != 0): // the approver was shown exactly this visit, while it paused
 		m.s.ApprovedVisit = m.s.Visit
@@ -188,9 +198,6 @@ func (m *Machine) pause(c rollout.Command) (done, refusal string) {
 		c.Via == viaObject && m.setup.Object != nil
 	if c.Reason != "" {
 		m.s.PausedBy += ": " + c.Reason
-	}
-	if m.inSteps() {
-		m.s.SpentSeconds = 0 // settling the pods has its own deadline
 	}
 	return "it stops where it is: resume continues it", ""
 }

@@ -56,6 +56,11 @@ func (m *Machine) endReason() string {
 	s := &m.s.Status
 	var text string
 	switch {
+	case s.Phase == rollout.PhaseHealthy && m.s.ReleasedAs == rollout.SideNew:
+		text = "finished: every pod is of the new version, which was released before the rollback came: start a " +
+			"release of the earlier version instead"
+	case s.Phase == rollout.PhaseRolledBack && m.s.ReleasedAs == rollout.SideStable:
+		text = "rolled back: the workload was released by another client, with the stable version"
 	case s.Phase == rollout.PhaseHealthy && m.s.AlreadyComplete:
 		text = "finished: every pod was of this version already, and has the number of this release now"
 	case s.Phase == rollout.PhaseHealthy && m.s.Ending == rollout.EndNew:

@@ -27,7 +27,7 @@ func Finish(tech Technique, req rollout.FinishRequest, seen Observed) NextAction
 	case req.Action == rollout.FinishAutoscalers:
 		return restoreOrphanedAutoscalers(req, seen)
 	case free && seen.Saved == nil && req.Action != rollout.FinishResume: // a user may have repaired it meanwhile
-		return nothingToDo(seen, "it carries nothing of a rollout")
+		return alreadyReleased(req, seen)
 	case seen.Claim == "" && seen.Saved != nil && req.Action == rollout.FinishFreeze:
 		return nothingToDo(seen, "the split holds")
 	}
@@ -41,6 +41,26 @@ func Finish(tech Technique, req rollout.FinishRequest, seen Observed) NextAction
 	f.plan()
 	d := f.next()
 	return d.withNumbers(f.numbers)
+}
+
+// alreadyReleased ends a Finish of a workload that carries nothing of a rollout. The template shows whether it was
+// released with the other version: the result of the Finish that did so was lost, or another client did it.
+func alreadyReleased(req rollout.FinishRequest, seen Observed) NextAction {
+	fresh := cmp.Or(req.Template, seen.Expected, seen.Declared)
+	isStable := req.StableTemplate != "" && seen.Template == req.StableTemplate
+	isNew := fresh != "" && seen.Template == fresh || fresh == "" && req.StableTemplate != "" && !isStable
+	d := nothingToDo(seen, "it carries nothing of a rollout")
+	switch {
+	case isNew && !isStable && req.To == rollout.SideStable:
+		d.Numbers.Released = rollout.SideNew
+	case isStable && !isNew && req.To == rollout.SideNew:
+		d.Numbers.Released = rollout.SideStable
+	}
+	if isNew {
+		r, _ := seen.RevisionByTemplate(seen.Template)
+		d.Numbers.Updated, d.Numbers.UpdatedReady = seen.Count(r)
+	}
+	return d
 }
 
 func (f *finish) next() NextAction {

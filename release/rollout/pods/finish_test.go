@@ -160,3 +160,37 @@ func TestFinish_ScalesExtraWorkload_WhenWorkloadGrows(t *testing.T) {
 		require.Equal(t, tc.want, *d.Extra.Replicas, tc.reason)
 	}
 }
+
+// A workload without claim and saved state was released before. If its template is that of the other version, the
+// result says so: the rollout must not report the version that it wanted.
+func TestFinish_ReportsVersion_OfReleasedWorkload(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	for _, tc := range []struct {
+		reason, live, fresh, stable string
+		to, want                    rollout.Side
+	}{
+		{"it was rolled back", stableTemplate, newTemplate, stableTemplate, rollout.SideStable, ""},
+		{"it is of the new version", newTemplate, newTemplate, stableTemplate, rollout.SideStable, rollout.SideNew},
+		{"the result with the new template was lost", newTemplate, "", stableTemplate, rollout.SideStable,
+			rollout.SideNew},
+		{"the result of the claim was lost", newTemplate, newTemplate, "", rollout.SideStable, rollout.SideNew},
+		{"a user has repaired it with another one", "t-other", newTemplate, stableTemplate, rollout.SideStable, ""},
+		{"nothing is known of it", newTemplate, "", "", rollout.SideStable, ""},
+		{"it was finished", newTemplate, newTemplate, stableTemplate, rollout.SideNew, ""},
+		{"a user has repaired it to the stable version", stableTemplate, newTemplate, stableTemplate, rollout.SideNew,
+			rollout.SideStable},
+		{"both versions are the same", stableTemplate, stableTemplate, stableTemplate, rollout.SideNew, ""},
+	} {
+		seen := pods.Observed{Snapshot: workload.Snapshot{Replicas: 4}, Template: tc.live,
+			Revisions: []pods.Revision{{Name: "web-2", Hash: "2", Template: newTemplate, HasCounts: true, Total: 4,
+				Ready: 4}}}
+		d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResumeAndRelease,
+			To: tc.to, Template: tc.fresh, StableTemplate: tc.stable}, seen)
+		require.Equal(t, workload.ActDone, d.Action, tc.reason)
+		require.Equal(t, tc.want, d.Numbers.Released, tc.reason)
+		if tc.want == rollout.SideNew {
+			require.EqualValues(t, 4, d.Numbers.Updated, tc.reason)
+		}
+	}
+}
