@@ -5,16 +5,21 @@
 package guard
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/release/workload"
 )
 
 //go:generate go run ./generate ../../deploy/guard/policies.yaml
@@ -176,4 +181,66 @@ func (o Options) otherClients() []admission.MatchCondition {
 func (o Options) notTheEngine() admission.MatchCondition {
 	return admission.MatchCondition{Name: "not-the-engine",
 		Expression: notOneOf(slices.Compact(slices.Sorted(slices.Values(o.Identities))))}
+}
+
+// kind is a kind of object that releases borrow.
+type kind struct {
+	traffic.Kind
+	// workload is a workload's kind, whose mark is the claim; nil: the mark of the object is the name of the holder.
+	workload *hold.Kind
+}
+
+// name returns the name of the kind as kubectl prints it: "deployments.apps".
+func (k kind) name() string { return strings.TrimSuffix(k.Resource+"."+k.Group, ".") }
+
+// workloads returns the kinds of workload.
+func workloads() (all []kind) {
+	for _, k := range workload.Kinds {
+		all = append(all, kind{traffic.Kind{Group: k.Resource.Group, Resource: k.Resource.Resource,
+			Pointers: pods.BorrowedFields(k)}, new(hold.Kind(k))})
+	}
+	return all
+}
+
+// kinds returns all kinds that releases borrow, ordered by name.
+func kinds(custom []traffic.Kind) []kind {
+	all := workloads()
+	scaler := traffic.Kind{Group: "autoscaling", Resource: "horizontalpodautoscalers"}
+	for _, field := range pods.AutoscalerLimits() {
+		scaler.Pointers = append(scaler.Pointers, "/spec/"+field)
+	}
+	for _, k := range slices.Concat(traffic.Kinds(), []traffic.Kind{scaler}, custom) {
+		name := kind{Kind: k}.name()
+		if !slices.ContainsFunc(all, func(known kind) bool { return known.name() == name }) {
+			all = append(all, kind{Kind: k})
+		}
+	}
+	slices.SortFunc(all, func(a, b kind) int { return strings.Compare(a.name(), b.name()) })
+	return all
+}
+
+const manifestHead = `# The guard and the gate in the API server, as "slipway guard install" installs them by default. Generated from release/guard.
+#
+# They need Kubernetes 1.36. For older servers, other engine identities, custom objects or some namespaces only, use the command; and where another
+# product works on Rollouts: the command finds that out, and leaves its objects alone.
+`
+
+// Manifest returns the content of deploy/guard/policies.yaml.
+func Manifest() ([]byte, error) {
+	body, err := YAML(Policies(Options{}, "v1", "v1"))
+	return append([]byte(manifestHead), body...), err
+}
+
+// YAML returns objects as YAML documents.
+func YAML(objects []*unstructured.Unstructured) ([]byte, error) {
+	var out bytes.Buffer
+	for _, o := range objects {
+		raw, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("---\n")
+		out.Write(raw)
+	}
+	return out.Bytes(), nil
 }

@@ -58,3 +58,52 @@ type Refusal struct {
 	Key    string
 	Reason string
 }
+
+// Limits bound the resources that downloading and unpacking a package may take.
+type Limits struct {
+	// Bytes is the maximum size of the package itself.
+	Bytes int64
+	// UnpackedBytes is the maximum total size of its files.
+	UnpackedBytes int64
+	// Entries is the maximum number of its files, folders and links.
+	Entries int
+}
+
+// DefaultLimits are the limits of a worker without settings, and of slipway fetch without flags.
+var DefaultLimits = Limits{Bytes: 2 << 30, UnpackedBytes: 8 << 30, Entries: 200_000}
+
+// The activities that remove unreferenced packages from a store.
+const (
+	// ActivityUnnamed lists packages of the party's store that nothing in its cluster references. UnreferencedRequest →
+	// Unreferenced. It runs on a party's queue.
+	ActivityUnnamed = "source.Unnamed"
+	// ActivityUnrecorded returns which of these packages no record references. Unreferenced → Unreferenced. It runs on
+	// the engine's queue.
+	ActivityUnrecorded = "home.UnrecordedPackages"
+	// ActivityRemove removes packages from the party's store, unless something references them again. Unreferenced →
+	// Removed. It runs on a party's queue.
+	ActivityRemove = "source.Remove"
+)
+
+// MaxUnreferenced is the maximum number of packages in one round: it bounds the payload.
+const MaxUnreferenced = 500
+
+// UnreferencedRequest requests the packages that nothing references.
+type UnreferencedRequest struct {
+	// After is the digest after which to continue, in order; "": from the start.
+	After string `json:"after,omitempty"`
+}
+
+// Unreferenced are digests of packages, in order, at most MaxUnreferenced.
+type Unreferenced struct {
+	SHA256 []string `json:"sha256"`
+	// Next is where the next round continues, "" if there is none.
+	Next string `json:"next,omitempty"`
+	// KeepSeconds is how long the party keeps an unreferenced package.
+	KeepSeconds int64 `json:"keepSeconds,omitempty"`
+}
+
+// Removed is the number of removed packages.
+type Removed struct {
+	Packages int `json:"packages"`
+}

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"path"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/net/idna"
 
@@ -139,4 +142,48 @@ func isNumber(label string) bool {
 
 func isASCII(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r > 0x7f })
+}
+
+// Unreadable replaces text that is not a URL and might contain a secret anywhere.
+const Unreadable = "(unreadable URL)"
+
+// Redact returns a URL that may be logged, reported and recorded: without user info, and with `?…` instead of a query
+// or fragment, which may be signatures. Text that is not a URL with a host becomes Unreadable.
+func Redact(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Scheme == "" || u.Opaque != "" || u.Hostname() == "" || !strings.HasPrefix(u.Path+"/", "/") {
+		return Unreadable
+	}
+	shown := u.Scheme + "://" + u.Host + u.EscapedPath()
+	if strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return Unreadable
+	}
+	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		shown += "?…"
+	}
+	return shown
+}
+
+// bucketName matches the bucket names that Amazon S3 accepts
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html).
+var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+
+// ParseBucket parses the address of a bucket or of a part of one: s3://name or s3://name/prefix. The prefix is empty or
+// ends with a slash.
+func ParseBucket(text string) (name, prefix string, err error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "s3" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", "", fmt.Errorf("%q is not a bucket: give s3://name or s3://name/prefix", text)
+	}
+	if !bucketName.MatchString(u.Host) {
+		return "", "", fmt.Errorf("%q is not a bucket name: use 3 to 63 lower-case letters, digits, dots and hyphens",
+			u.Host)
+	}
+	if prefix = strings.Trim(u.Path, "/"); prefix == "" {
+		return u.Host, "", nil
+	}
+	if path.Clean("/"+prefix) != "/"+prefix {
+		return "", "", fmt.Errorf("%q is not a prefix in a bucket: leave out empty parts and dots", u.Path)
+	}
+	return u.Host, prefix + "/", nil
 }

@@ -116,3 +116,107 @@ func sameRoutings(strategy string) string {
 	}
 	return routings("self") + " == " + routings("oldSelf")
 }
+
+// rulesAlpha returns the rules of v1alpha1 by the path of their schema. The style is an annotation there, which these
+// rules cannot see: a policy checks what depends on it.
+func rulesAlpha() map[string][]rule {
+	// A step without replicas takes weight percent of the pods.
+	part := func(step string) string {
+		return fmt.Sprintf("(has(%[1]s.replicas) ? %[2]s : has(%[1]s.weight) ? %[1]s.weight : -1)", step, share(step))
+	}
+	weight := func(step string) string { return fmt.Sprintf("(has(%[1]s.weight) ? %[1]s.weight : -1)", step) }
+	return map[string][]rule{
+		"": {
+			fixed("has(self.spec.objectRef) == has(oldSelf.spec.objectRef) && "+
+				"(!has(self.spec.objectRef) || self.spec.objectRef == oldSelf.spec.objectRef)", "objectRef",
+				"spec.objectRef"),
+			fixed("!has(self.spec.strategy) || !has(oldSelf.spec.strategy) || "+sameRoutings("canary"),
+				"trafficRoutings", "spec.strategy"),
+		},
+		"spec": {
+			{"has(self.objectRef) && has(self.objectRef.workloadRef)",
+				"objectRef.workloadRef is missing: name the workload that is released", ""},
+			{"has(self.strategy) && has(self.strategy.canary)",
+				"there is no strategy: give strategy.canary (v1alpha1 has no other; blue-green needs v1beta1)", ""},
+		},
+		"spec.objectRef.workloadRef": {ruleKind()},
+		"spec.strategy.canary": {ruleSteps,
+			{neighbours(fmt.Sprintf("!(%s) && !(%s)", shrinks(part("{a}"), part("{b}")),
+				shrinks(count("{a}"), count("{b}")))),
+				"replicas (or weight, where they are absent) must not shrink from one step to the next: put the " +
+					"steps in order", "steps"},
+			{"!has(self.trafficRoutings) || size(self.trafficRoutings) == 0 || " +
+				neighbours("!("+shrinks(weight("{a}"), weight("{b}"))+")"),
+				"weight must not shrink from one step to the next where trafficRoutings are given: put the steps in " +
+					"order", "steps"}},
+		"spec.strategy.canary.steps.[]": {
+			{"has(self.weight) || has(self.replicas)", "the step has neither weight nor replicas: give one of them",
+				""},
+			ruleReplicas,
+			{"has(self.replicas) || !has(self.weight) || self.weight >= 1 && self.weight <= 100",
+				"weight must be a number from 1 to 100 where replicas are absent", "weight"},
+		},
+		"spec.strategy.canary.trafficRoutings.[]": rulesRouting,
+	}
+}
+
+// rulesBeta returns the rules of v1beta1 by the path of their schema.
+func rulesBeta() map[string][]rule {
+	step := func(least int) []rule {
+		return []rule{
+			{"has(self.replicas)",
+				`replicas is missing: say how many pods the step takes, as a number or a percentage such as "20%"`, ""},
+			ruleReplicas,
+			{"!has(self.traffic) || self.traffic in " + percents(least),
+				fmt.Sprintf(`traffic must be a percentage from "%d%%" to "100%%", with the sign`, least), "traffic"},
+		}
+	}
+	growing := rule{neighbours(fmt.Sprintf("!(%s) && !(%s)", shrinks(share("{a}"), share("{b}")),
+		shrinks(count("{a}"), count("{b}")))),
+		"replicas must not shrink from one step to the next: put the steps in order", "steps"}
+	return map[string][]rule{
+		"": {
+			fixed("self.spec.workloadRef == oldSelf.spec.workloadRef", "workloadRef", "spec.workloadRef"),
+			fixed(sameStyle, "the style (canary, blueGreen, enableExtraWorkloadForCanary)", "spec.strategy"),
+			fixed(sameRoutings("canary")+" && "+sameRoutings("blueGreen"), "trafficRoutings", "spec.strategy"),
+			fixed(stepCount("self")+" == "+stepCount("oldSelf"), "the number of steps", "spec.strategy"),
+		},
+		"spec":             {ruleBlueGreen()},
+		"spec.workloadRef": {ruleKind()},
+		"spec.strategy": {
+			{"has(self.canary) || has(self.blueGreen)", "there is no strategy: give canary or blueGreen", ""},
+			{"!has(self.canary) || !has(self.blueGreen)", "there are two strategies: keep one of canary and blueGreen",
+				""},
+		},
+		"spec.strategy.canary":                       {ruleSteps, growing, partitionLimit},
+		"spec.strategy.canary.steps.[]":              step(1),
+		"spec.strategy.canary.trafficRoutings.[]":    rulesRouting,
+		"spec.strategy.blueGreen":                    {ruleSteps, growing},
+		"spec.strategy.blueGreen.steps.[]":           step(0),
+		"spec.strategy.blueGreen.trafficRoutings.[]": rulesRouting,
+	}
+}
+
+// partitionLimit limits steps with traffic of an in-place release to 50% of the pods. When such a release is rolled
+// back, all traffic goes to the old pods at once, and there must be enough of them.
+var partitionLimit = rule{"has(self.enableExtraWorkloadForCanary) && self.enableExtraWorkloadForCanary || " +
+	"!has(self.steps) || self.steps.all(s, !has(s.traffic) && (!has(s.matches) || size(s.matches) == 0) || " +
+	"" + share("s") + " <= 50)",
+	"a step with traffic or matches takes at most 50% of the pods, unless enableExtraWorkloadForCanary is true: " +
+		"lower its replicas, or leave traffic and matches out of it", "steps"}
+
+const sameStyle = `has(self.spec.strategy.canary) == has(oldSelf.spec.strategy.canary) &&
+has(self.spec.strategy.blueGreen) == has(oldSelf.spec.strategy.blueGreen) &&
+(has(self.spec.strategy.canary) && has(self.spec.strategy.canary.enableExtraWorkloadForCanary) &&
+self.spec.strategy.canary.enableExtraWorkloadForCanary) ==
+(has(oldSelf.spec.strategy.canary) && has(oldSelf.spec.strategy.canary.enableExtraWorkloadForCanary) &&
+oldSelf.spec.strategy.canary.enableExtraWorkloadForCanary)`
+
+// stepCount returns an expression for the number of an object's steps.
+func stepCount(object string) string {
+	count := func(strategy string) string {
+		path := object + ".spec.strategy." + strategy
+		return fmt.Sprintf("(has(%[1]s) && has(%[1]s.steps) ? size(%[1]s.steps) : 0)", path)
+	}
+	return count("canary") + " + " + count("blueGreen")
+}

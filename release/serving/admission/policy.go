@@ -1,14 +1,18 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // Policy is what a party allows for the pods of servings and builds. The zero value, that of a party without a policy,
@@ -156,6 +160,213 @@ func secretsOf(c corev1.Container) []reference {
 	for _, e := range c.Env {
 		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
 			all = append(all, reference{"env " + e.Name, e.ValueFrom.SecretKeyRef.Name})
+		}
+	}
+	return all
+}
+
+// Decode parses a policy from YAML or JSON strictly and reports every error at once. A key without a value is an error,
+// so that an unfinished rule is not taken for one that allows everything.
+func Decode(data []byte) (Policy, strictyaml.Errors) {
+	root, found, ok := strictyaml.Parse(data)
+	if !ok {
+		return Policy{}, found.Sorted()
+	}
+	m := root.Mapping("images", "privileged", "secrets", "serviceAccounts")
+	p := Policy{Privileged: m.Field("privileged").Bool()}
+	if images := m.Field("images"); images.Present() {
+		p.ImagePrefixes = decodeList(found, images, "allowedPrefixes", wrongPrefix)
+		if images.Has("allowedPrefixes") && len(p.ImagePrefixes) == 0 {
+			found.Refuse(0, ruleImages, "allows no image, and so no pod: name at least one prefix, or leave out images")
+		}
+	}
+	if secrets := m.Field("secrets"); secrets.Present() {
+		p.Secrets = decodeList(found, secrets, "allowed", wrongSecret)
+	}
+	if accounts := m.Field("serviceAccounts"); accounts.Present() {
+		p.ServiceAccounts = decodeList(found, accounts, "allowed", wrongAccount)
+	}
+	return p, found.Sorted()
+}
+
+// decodeList parses a rule that is a list of texts under one required key. wrong returns what is wrong with an entry,
+// "" if nothing is. The result is never nil: only listed entries are allowed.
+func decodeList(found *strictyaml.Findings, rule strictyaml.Value, key string, wrong func(string) string) []string {
+	field := rule.Mapping(key).Field(key)
+	if !field.Present() {
+		found.Refuse(0, rule.Path(), "needs the key %s", key)
+	}
+	all := []string{}
+	for _, entry := range field.List() {
+		text := entry.Text()
+		if reason := wrong(text); text != "" && reason != "" {
+			found.Refuse(0, entry.Path(), "%s %s", strictyaml.Quote(text), reason)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// wrongPrefix returns why no image can match a prefix; "" if one can.
+func wrongPrefix(prefix string) string {
+	switch {
+	case strings.Contains(prefix, "://"):
+		return "is a URL: leave out the scheme before the registry's name"
+	case strings.Contains(prefix, "@"):
+		return "names a digest: leave out the @ and everything after it"
+	case tagAt(prefix) >= 0:
+		return "names a tag: leave out the colon and everything after it; a registry with a port ends with /, as in " +
+			"localhost:5000/"
+	case strings.ContainsAny(prefix, " \t\n*?") || strings.HasPrefix(prefix, "/") || strings.Contains(prefix, "//"):
+		return "is not a prefix of an image name: write it like registry.example/team/, without blanks and wildcards"
+	}
+	return ""
+}
+
+// wrongSecret returns why a name is not the name of a Secret; "" if it is valid.
+func wrongSecret(name string) string {
+	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
+		return "is not the name of a Secret: " + bad[0]
+	}
+	return ""
+}
+
+// wrongAccount returns why a name is not the name of a service account; "" if it is valid.
+func wrongAccount(name string) string {
+	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
+		return "is not the name of a ServiceAccount: " + bad[0]
+	}
+	return ""
+}
+
+// defaultAccount is the service account that every namespace has.
+const defaultAccount = "default"
+
+// CheckBuild refuses the Job of a build that violates rules, and lists all violations. The catalogue defines the
+// complete pod, so more fields are checked than for servings: init containers, volumes, the node, the service account.
+func (p Policy) CheckBuild(job *batchv1.Job) error {
+	pod := job.Spec.Template.Spec
+	var broken []string
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		broken = append(broken, p.violations(c)...)
+	}
+	refuse := func(rule, format string, args ...any) {
+		broken = append(broken, fmt.Sprintf("%s (rule %s)", fmt.Sprintf(format, args...), rule))
+	}
+	if !p.Privileged {
+		for _, privilege := range podPrivileges(pod) {
+			refuse(rulePrivileged, "%s", privilege)
+		}
+	}
+	if p.Secrets != nil {
+		for _, r := range secretVolumes(pod.Volumes) {
+			if !slices.Contains(p.Secrets, r.secret) {
+				refuse(ruleSecrets, "%s reads Secret %s", r.field, r.secret)
+			}
+		}
+	}
+	if account := accountOf(pod); !slices.Contains(p.ServiceAccounts, account) {
+		for _, field := range accountUses(pod, account) {
+			refuse(ruleAccounts, "%s needs service account %s", field, account)
+		}
+	}
+	return refusal("Job "+job.Namespace+"/"+job.Name, broken, "Change build.jobTemplate in the catalogue")
+}
+
+func accountOf(pod corev1.PodSpec) string {
+	return cmp.Or(pod.ServiceAccountName, pod.DeprecatedServiceAccount, defaultAccount)
+}
+
+// accountUses returns the fields by which a pod uses the permissions of its service account.
+func accountUses(pod corev1.PodSpec, account string) []string {
+	var uses []string
+	if account != defaultAccount {
+		uses = append(uses, "serviceAccountName")
+	}
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		uses = append(uses, "automountServiceAccountToken")
+	}
+	for _, v := range pod.Volumes {
+		if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.ServiceAccountToken != nil
+		}) {
+			uses = append(uses, "volume "+v.Name)
+		}
+	}
+	return uses
+}
+
+// podPrivileges returns the privileges that a pod requests in addition to those that privileges finds in its
+// containers, by field.
+func podPrivileges(pod corev1.PodSpec) []string {
+	var requested []string
+	add := func(is bool, field string) {
+		if is {
+			requested = append(requested, field)
+		}
+	}
+	add(pod.HostNetwork, "hostNetwork is true")
+	add(pod.HostPID, "hostPID is true")
+	add(pod.HostIPC, "hostIPC is true")
+	add(pod.NodeName != "", "nodeName is set")
+	add(len(pod.ResourceClaims) > 0, "resourceClaims is set")
+	if sc := pod.SecurityContext; sc != nil {
+		requested = append(requested, privilegesOfPod(sc)...)
+	}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		add(slices.ContainsFunc(c.Ports, func(port corev1.ContainerPort) bool {
+			return port.HostPort != 0
+		}), "container "+c.Name+": hostPort is set")
+		add(isHostProcess(c.SecurityContext), "container "+c.Name+
+			": securityContext.windowsOptions.hostProcess is true")
+	}
+	for _, v := range pod.Volumes {
+		add(!confined(v.VolumeSource), "volume "+v.Name+" is of a type that reaches beyond the namespace")
+	}
+	return requested
+}
+
+func privilegesOfPod(sc *corev1.PodSecurityContext) []string {
+	var requested []string
+	for _, field := range privileges(&corev1.SecurityContext{SELinuxOptions: sc.SELinuxOptions,
+		SeccompProfile:  sc.SeccompProfile,
+		AppArmorProfile: sc.AppArmorProfile}) {
+		requested = append(requested, "securityContext."+field)
+	}
+	if len(sc.Sysctls) > 0 {
+		requested = append(requested, "securityContext.sysctls is set")
+	}
+	if o := sc.WindowsOptions; o != nil && o.HostProcess != nil && *o.HostProcess {
+		requested = append(requested, "securityContext.windowsOptions.hostProcess is true")
+	}
+	return requested
+}
+
+func isHostProcess(sc *corev1.SecurityContext) bool {
+	return sc != nil && sc.WindowsOptions != nil && sc.WindowsOptions.HostProcess != nil &&
+		*sc.WindowsOptions.HostProcess
+}
+
+// confined reports whether a volume only gives access to objects of the namespace.
+func confined(v corev1.VolumeSource) bool {
+	return v.EmptyDir != nil || v.Secret != nil || v.ConfigMap != nil || v.DownwardAPI != nil || v.Projected != nil ||
+		v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v == corev1.VolumeSource{}
+}
+
+// secretVolumes returns the Secrets that the volumes of a pod contain.
+func secretVolumes(volumes []corev1.Volume) []reference {
+	var all []reference
+	for _, v := range volumes {
+		if v.Secret != nil {
+			all = append(all, reference{"volume " + v.Name, v.Secret.SecretName})
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, s := range v.Projected.Sources {
+			if s.Secret != nil {
+				all = append(all, reference{"volume " + v.Name, s.Secret.Name})
+			}
 		}
 	}
 	return all
