@@ -22,7 +22,7 @@ import (
 	"slipway.io/slipway/release/workload"
 )
 
-//go:generate go run ./generate ../../deploy/guard/policies.yaml
+//go:generate go run ../generate guard ../../deploy/guard/policies.yaml
 
 const (
 	// DefaultName is the default prefix of the policies' names.
@@ -217,18 +217,6 @@ func kinds(custom []traffic.Kind) []kind {
 	}
 	slices.SortFunc(all, func(a, b kind) int { return strings.Compare(a.name(), b.name()) })
 	return all
-}
-
-const manifestHead = `# The guard and the gate in the API server, as "slipway guard install" installs them by default. Generated from release/guard.
-#
-# They need Kubernetes 1.36. For older servers, other engine identities, custom objects or some namespaces only, use the command; and where another
-# product works on Rollouts: the command finds that out, and leaves its objects alone.
-`
-
-// Manifest returns the content of deploy/guard/policies.yaml.
-func Manifest() ([]byte, error) {
-	body, err := YAML(Policies(Options{}, "v1", "v1"))
-	return append([]byte(manifestHead), body...), err
 }
 
 // YAML returns objects as YAML documents.

@@ -18,7 +18,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-//go:generate go run ./generate ../../../deploy/rollouts/policies.yaml
+//go:generate go run ../../generate rollouts ../../../deploy/rollouts/policies.yaml
 
 // The names of the policies and of their bindings. Install them after the definition of Rollouts and remove them before
 // it.

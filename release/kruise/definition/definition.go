@@ -16,7 +16,7 @@ import (
 
 //go:generate controller-gen object paths=../v1beta1 paths=../v1alpha1
 //go:generate controller-gen crd paths=../v1beta1 paths=../v1alpha1 output:crd:dir=../../../deploy/crds
-//go:generate go run ./generate ../../../deploy/crds/rollouts.kruise.io_rollouts.yaml
+//go:generate go run ../../generate definition ../../../deploy/crds/rollouts.kruise.io_rollouts.yaml
 
 // LabelManagedBy and LabelPartOf have the value ManagedBySlipway on definitions of other API groups that Slipway
 // installed. Helm overwrites the first one, so the second one is enough. A definition with neither belongs to another
