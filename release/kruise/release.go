@@ -48,30 +48,16 @@ func RefOf(r *v1beta1.Rollout) rollout.ObjectRef {
 	return rollout.ObjectRef{Namespace: r.Namespace, Name: r.Name, UID: string(r.UID)}
 }
 
-// Command is a request that a client makes by changing an object's status.
-type Command struct {
-	Verb rollout.Verb
-	// ToStep is the target of a jump.
-	ToStep int
-	// By is the user that changed the status, as authenticated by the API server; "" if no admission policy records it.
-	By string
-	// State is the sequence number of the status that the client edited, Gate the approval gate in it, Step the step
-	// that it showed.
-	State int64
-	Gate  string
-	Step  int
-}
-
-// Pending returns the command that a client left in the status; nil if the status is as the engine wrote it. A changed
+// pending returns the command that a client left in the status; nil if the status is as the engine wrote it. A changed
 // nextStepIndex is a jump. Any changed currentStepState asks for an approval; the release decides whether it can be
-// approved.
-func Pending(s v1beta1.RolloutStatus) *Command {
+// approved. The actor is the user as authenticated by the API server; "" if no admission policy records it.
+func pending(s v1beta1.RolloutStatus) *rollout.Command {
 	engine := s.Slipway
 	if engine == nil || engine.Seq == 0 {
 		return nil
 	}
 	common := commonOf(s)
-	c := &Command{By: engine.By, State: engine.Seq, Gate: engine.Gate, Step: int(common.CurrentStepIndex)}
+	c := &rollout.Command{Actor: engine.By, State: engine.Seq, Gate: engine.Gate}
 	switch {
 	case common.NextStepIndex != engine.NextStepIndex:
 		c.Verb, c.ToStep = rollout.VerbJump, int(common.NextStepIndex)
@@ -86,8 +72,8 @@ func Pending(s v1beta1.RolloutStatus) *Command {
 // MayWrite reports whether the status of a release may replace the stored one: the stored status has no command that
 // the release has not answered, or the release has ended, so that it can no longer take a command.
 func MayWrite(v rollout.View, stored v1beta1.RolloutStatus) bool {
-	pending := Pending(stored)
-	return pending == nil || pending.State <= v.AnsweredState || v.Status.FinishedAt != nil
+	command := pending(stored)
+	return command == nil || command.State <= v.AnsweredState || v.Status.FinishedAt != nil
 }
 
 // KeyEngine names the engine that manages Rollouts. As a label of a namespace its value is the engine's name, for all
@@ -103,10 +89,4 @@ func EngineText(e workloadops.Engine) string { return e.Name + "/" + e.UID }
 func Manages(e workloadops.Engine, r *v1beta1.Rollout) (ours, named bool) {
 	_, uid, _ := strings.Cut(r.Annotations[KeyEngine], "/")
 	return uid == e.UID, uid != ""
-}
-
-// namesEngine reports whether an object names the engine that manages it.
-func namesEngine(r *v1beta1.Rollout) bool {
-	_, named := Manages(workloadops.Engine{}, r)
-	return named
 }
