@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/digest"
+	"slipway.io/slipway/release/jsonpatch"
 )
 
 // Package is a code package to be deployed to a workload's pods (HTTP_UPLOAD_DEPLOY).
@@ -157,8 +158,8 @@ func (i Image) target(template map[string]any) map[string]any {
 	if i.UnfitReason(template) != "" {
 		return nil
 	}
-	for _, c := range objects(template, "spec", "containers") {
-		if i.Container == "" || text(c, "name") == i.Container {
+	for _, c := range jsonpatch.DigObjects(template, "spec", "containers") {
+		if i.Container == "" || jsonpatch.DigString(c, "name") == i.Container {
 			return c
 		}
 	}
@@ -167,21 +168,21 @@ func (i Image) target(template map[string]any) map[string]any {
 
 // PresentIn reports whether the image was put into a pod template and no relevant field of it has changed since.
 func (i Image) PresentIn(template map[string]any) bool {
-	return marked(template) == i.Marker() && text(i.target(template), "image") == i.Reference && !fetches(template, "")
+	return marked(template) == i.Marker() && jsonpatch.DigString(i.target(template), "image") == i.Reference && !fetches(template, "")
 }
 
 // Put puts the image into a pod template for which UnfitReason is "". It removes an existing code package, which would
 // hide the image's files.
 func (i Image) Put(template map[string]any) {
 	removePackage(template)
-	ensured(ensured(template, "metadata"), "annotations")[AnnotationDeployed] = i.Marker()
+	jsonpatch.Put(template, jsonpatch.Annotation(AnnotationDeployed), i.Marker())
 	i.target(template)["image"] = i.Reference
 }
 
 func containerNames(template map[string]any) []string {
 	var names []string
-	for _, c := range objects(template, "spec", "containers") {
-		names = append(names, text(c, "name"))
+	for _, c := range jsonpatch.DigObjects(template, "spec", "containers") {
+		names = append(names, jsonpatch.DigString(c, "name"))
 	}
 	return names
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/jsonpatch"
@@ -203,13 +204,10 @@ func template(object map[string]any) map[string]any {
 
 // members returns the members at a path; nil if there are none.
 func members(object map[string]any, path ...string) map[string]any {
-	for _, name := range path {
-		object, _ = object[name].(map[string]any)
+	if found := jsonpatch.DigObject(object, path...); len(found) > 0 {
+		return found
 	}
-	if len(object) == 0 {
-		return nil
-	}
-	return object
+	return nil
 }
 
 // Holds reports whether an object's field at path has the value by which the gate holds a changed template, so that no
@@ -261,7 +259,7 @@ func DecideStatus(old, edited map[string]any, user string) []jsonpatch.Op {
 		return nil
 	}
 	engine := "/status/" + statusEngine
-	want := jsonpatch.Apply(edited, nil)
+	want := runtime.DeepCopyJSON(edited)
 	was, there := jsonpatch.At(old, engine)
 	if !there {
 		jsonpatch.Drop(want, engine)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/jsonpatch"
@@ -175,14 +176,10 @@ func toAlpha(beta form, attached *string) (alpha form, attach *string, err error
 		alpha = mergedAlpha(beta, rest.form)
 	}
 	back, own, err := toBeta(alpha, nil)
-	if err != nil || !equal(back, beta) || !same(own, attached) {
+	if err != nil || !equal(back, beta) || !ptr.Equal(own, attached) {
 		attach = newRemainder(alpha, beta, attached)
 	}
 	return alpha, attach, nil
-}
-
-func same(a, b *string) bool {
-	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
 // remainder is the attached annotation: the object's form in the other version.
@@ -197,8 +194,7 @@ type remainder struct {
 
 // newRemainder encodes a form in the other version, to attach it to the form to.
 func newRemainder(to, other form, attached *string) *string {
-	text := string(jsonpatch.Encode(remainder{Digest: digestOf(to, other, attached), form: other, Attached: attached}))
-	return &text
+	return new(string(jsonpatch.Encode(remainder{Digest: digestOf(to, other, attached), form: other, Attached: attached})))
 }
 
 // readRemainder decodes an attached annotation; nil if there is none or Slipway did not write it.
@@ -206,13 +202,11 @@ func readRemainder(text *string) *remainder {
 	if text == nil {
 		return nil
 	}
-	var raw map[string]any
 	var r remainder
 	// The values of the spec are those of an unstructured object: whole numbers are int64.
-	if utiljson.Unmarshal([]byte(*text), &raw) != nil || json.Unmarshal([]byte(*text), &r) != nil || r.Digest == "" {
+	if utiljson.Unmarshal([]byte(*text), &r) != nil || r.Digest == "" {
 		return nil
 	}
-	r.Spec = raw["spec"]
 	return &r
 }
 

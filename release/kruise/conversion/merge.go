@@ -1,6 +1,10 @@
 package conversion
 
-import "maps"
+import (
+	"maps"
+
+	"slipway.io/slipway/release/jsonpatch"
+)
 
 // mergedBeta returns the v1beta1 form of an object that was edited as v1alpha1: was, with the changes of the edit. A
 // blue-green stays one, unless the edit names another style.
@@ -39,7 +43,7 @@ func mergedAlpha(beta, was form) form {
 // merge returns was with everything that differs between before and edited.
 func merge(edited, before, was form) form {
 	out := form{Annotations: map[string]string{}}
-	out.Spec, _ = mergeValue(field(edited.Spec), field(before.Spec), field(was.Spec))
+	out.Spec = mergeValue(edited.Spec, before.Spec, was.Spec)
 	for _, key := range formAnnotations {
 		from := edited.Annotations
 		if equalField(from, before.Annotations, key) {
@@ -61,47 +65,34 @@ func equalField(a, b map[string]string, key string) bool {
 	return isX == isY && x == y
 }
 
-// optional is a value that may be absent.
-type optional struct {
-	value any
-	there bool
-}
-
-func field(value any) optional { return optional{value, value != nil} }
-
-// mergeValue merges one value of a spec; there is false if the result is absent.
-func mergeValue(edited, before, was optional) (value any, there bool) {
-	if edited.there == before.there && equal(edited.value, before.value) {
-		return was.value, was.there
+// mergeValue merges one value of a spec; nil is an absent one.
+func mergeValue(edited, before, was any) any {
+	if equal(edited, before) {
+		return was
 	}
-	switch e := edited.value.(type) {
+	switch e := edited.(type) {
 	case map[string]any:
-		b, isB := before.value.(map[string]any)
-		w, isW := was.value.(map[string]any)
+		b, isB := before.(map[string]any)
+		w, isW := was.(map[string]any)
 		if isB && isW {
-			return mergeObject(e, b, w), true
+			return mergeObject(e, b, w)
 		}
 	case []any:
-		b, isB := before.value.([]any)
-		w, isW := was.value.([]any)
+		b, isB := before.([]any)
+		w, isW := was.([]any)
 		if isB && isW && len(b) == len(w) {
-			return mergeList(e, b, w), true
+			return mergeList(e, b, w)
 		}
 	}
-	return edited.value, edited.there
+	return edited
 }
 
 func mergeObject(edited, before, was map[string]any) map[string]any {
 	keys := maps.Clone(edited)
-	maps.Copy(keys, before)
 	maps.Copy(keys, was)
 	out := map[string]any{}
 	for key := range keys {
-		at := func(object map[string]any) optional {
-			value, there := object[key]
-			return optional{value, there}
-		}
-		if value, there := mergeValue(at(edited), at(before), at(was)); there {
+		if value := mergeValue(edited[key], before[key], was[key]); value != nil {
 			out[key] = value
 		}
 	}
@@ -115,7 +106,7 @@ func mergeList(edited, before, was []any) []any {
 	next := 0
 	for i, entry := range edited {
 		if len(edited) == len(before) {
-			out[i], _ = mergeValue(field(entry), field(before[i]), field(was[i]))
+			out[i] = mergeValue(entry, before[i], was[i])
 			continue
 		}
 		out[i] = entry
@@ -133,17 +124,13 @@ func mergeList(edited, before, was []any) []any {
 // to.
 func rename(f *form, from, to string) bool {
 	spec, _ := f.Spec.(map[string]any)
-	strategy, _ := spec["strategy"].(map[string]any)
+	strategy := jsonpatch.DigObject(spec, "strategy")
 	body, is := strategy[from].(map[string]any)
 	if _, taken := strategy[to]; !is || taken {
 		return false
 	}
-	strategy = maps.Clone(strategy)
-	delete(strategy, from)
-	strategy[to] = body
-	spec = maps.Clone(spec)
-	spec["strategy"] = strategy
-	f.Spec = spec
+	f.Spec = jsonpatch.Apply(spec, []jsonpatch.Op{jsonpatch.Remove("/strategy/" + from),
+		jsonpatch.Add("/strategy/"+to, body)})
 	return true
 }
 
@@ -152,9 +139,7 @@ func copyExtra(merged, edited form) {
 	const extra = "enableExtraWorkloadForCanary"
 	of := func(f form) map[string]any {
 		spec, _ := f.Spec.(map[string]any)
-		strategy, _ := spec["strategy"].(map[string]any)
-		body, _ := strategy["canary"].(map[string]any)
-		return body
+		return jsonpatch.DigObject(spec, "strategy", "canary")
 	}
 	to, from := of(merged), of(edited)
 	if to == nil {

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1alpha1"
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
@@ -50,15 +51,12 @@ func Complete(text []byte) ([]byte, error) {
 	if err := yaml.Unmarshal(text, &crd); err != nil {
 		return nil, err
 	}
-	metadata, _ := crd["metadata"].(map[string]any)
-	spec, _ := crd["spec"].(map[string]any)
-	versions, _ := spec["versions"].([]any)
+	metadata, versions := jsonpatch.DigObject(crd, "metadata"), jsonpatch.DigObjects(crd, "spec", "versions")
 	if metadata == nil || len(versions) == 0 {
 		return nil, fmt.Errorf("the definition has no metadata or no versions: generate it first")
 	}
 	metadata["labels"] = labels
-	for _, v := range versions {
-		version, _ := v.(map[string]any)
+	for _, version := range versions {
 		if err := completeVersion(version); err != nil {
 			return nil, fmt.Errorf("version %v: %w", version["name"], err)
 		}
@@ -72,8 +70,7 @@ func completeVersion(version map[string]any) error {
 	if version["name"] == v1alpha1.GroupVersion.Version {
 		rules, strategies = rulesAlpha, []string{"canary"}
 	}
-	holder, _ := version["schema"].(map[string]any)
-	root, _ := holder["openAPIV3Schema"].(map[string]any)
+	root := jsonpatch.DigObject(version, "schema", "openAPIV3Schema")
 	for _, strategy := range strategies {
 		duration, err := at(root, "spec.strategy."+strategy+".steps.[].pause.duration")
 		if err != nil {
@@ -102,17 +99,14 @@ func completeVersion(version map[string]any) error {
 // at returns the schema at a path from the root: names of fields, and [] for the items of a list.
 func at(schema map[string]any, path string) (map[string]any, error) {
 	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' }) {
-		var next any
+		next := jsonpatch.DigObject(schema, "properties", name)
 		if name == "[]" {
-			next = schema["items"]
-		} else if fields, is := schema["properties"].(map[string]any); is {
-			next = fields[name]
+			next = jsonpatch.DigObject(schema, "items")
 		}
-		found, is := next.(map[string]any)
-		if !is {
+		if next == nil {
 			return nil, fmt.Errorf("the schema has no %s of %s", name, path)
 		}
-		schema = found
+		schema = next
 	}
 	return schema, nil
 }
