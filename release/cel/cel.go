@@ -31,3 +31,16 @@ func Field(object, pointer string) string {
 func Members(optional string) string {
 	return "optional.ofNonZeroValue(" + optional + ".orValue(dyn(null))).orValue({})"
 }
+
+// maxSteps is the maximum number of steps of a strategy, as in the schemas.
+const maxSteps = 50
+
+// Pairs returns an expression that is true if a condition holds for the indexes i and i + 1 of all neighbours in a list
+// of steps.
+func Pairs(list, condition string) string {
+	var indexes []string
+	for i := range maxSteps - 1 {
+		indexes = append(indexes, fmt.Sprint(i))
+	}
+	return fmt.Sprintf("[%s].all(i, i + 1 >= size(%s) || %s)", strings.Join(indexes, ", "), list, condition)
+}

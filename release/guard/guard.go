@@ -77,7 +77,7 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 			out = slices.Concat(out, o.namedPolicies(mutating), o.statusByPolicy(mutating), o.editorPolicy(mutating))
 		}
 		for _, k := range all {
-			out = append(out, o.mutating(mutating, k.name(), o.mutatingSpec(k), nil)...)
+			out = append(out, o.mutating(mutating, k.name(), o.mutatingSpec(k), nil, k.patches()...)...)
 		}
 	}
 	if validating != "" {
@@ -92,15 +92,21 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 // marksName is the name, after the installation's, of the policy that protects the marks.
 const marksName = "marks"
 
-// object builds one object of the installation.
-func (o Options) object(version, kind, name string, spec any) *unstructured.Unstructured {
+// Object builds a policy or a binding.
+func Object(version, kind, name string, spec any) *unstructured.Unstructured {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {
 		panic(err) // unreachable: a Kubernetes type always converts
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.GroupName + "/" + version,
 		"kind": kind, "spec": content}}
-	u.SetName(o.Name + "-" + name)
+	u.SetName(name)
+	return u
+}
+
+// object builds one object of the installation.
+func (o Options) object(version, kind, name string, spec any) *unstructured.Unstructured {
+	u := Object(version, kind, o.Name+"-"+name, spec)
 	u.SetLabels(map[string]string{LabelGuard: o.Name})
 	u.SetAnnotations(map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))})
 	return u
@@ -113,9 +119,6 @@ func (o Options) mutatingSpec(k kind) *admission.MutatingAdmissionPolicySpec {
 	}
 	if k.workload != nil {
 		spec.Variables = append(spec.Variables, k.workload.Variables()...)
-	}
-	for _, expression := range k.patches() {
-		spec.Mutations = append(spec.Mutations, jsonPatch(expression))
 	}
 	return spec
 }

@@ -4,15 +4,12 @@
 package admission
 
 import (
-	"fmt"
-	"strings"
-
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"slipway.io/slipway/release/cel"
+	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/kruise/conversion"
 	"slipway.io/slipway/release/kruise/v1alpha1"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -48,13 +45,7 @@ func policy(name string, spec *admission.ValidatingAdmissionPolicySpec, action a
 }
 
 func object(kind, name string, spec any) *unstructured.Unstructured {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
-	if err != nil {
-		panic(err) // unreachable: a Kubernetes type always converts
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.SchemeGroupVersion.String(),
-		"kind": kind, "spec": content}}
-	u.SetName(name)
+	u := guard.Object("v1", kind, name, spec)
 	u.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "slipway"})
 	return u
 }
@@ -151,9 +142,6 @@ var (
 	}
 )
 
-// stepsMax is the maximum number of steps of a strategy.
-const stepsMax = 50
-
 // annotationRouting names a TrafficRouting, in both versions.
 const annotationRouting = "rollouts.kruise.io/trafficrouting"
 
@@ -189,11 +177,5 @@ var warnings = []admission.Validation{
 }
 
 // shrinkingTraffic is true if no step has less traffic than the step before.
-var shrinkingTraffic = func() string {
-	var indexes []string
-	for i := range stepsMax - 1 {
-		indexes = append(indexes, fmt.Sprint(i))
-	}
-	return "[" + strings.Join(indexes, ", ") + "].all(i, i + 1 >= size(variables.shares) || variables.shares[i + 1] " +
-		"< 0 || variables.shares[i + 1] >= variables.shares[i])"
-}()
+var shrinkingTraffic = cel.Pairs("variables.shares", "variables.shares[i + 1] < 0 || variables.shares[i + 1] >= "+
+	"variables.shares[i]")

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway.io/slipway/release/cel"
 	"slipway.io/slipway/release/workload"
 )
-
-// stepsMax is the maximum number of steps of a strategy, as in the schemas.
-const stepsMax = 50
 
 // percents returns a CEL map from the legal percentages, from least to 100%, to their numbers. A rule that parses the
 // text would exceed the API server's cost limit, which assumes texts and numbers of the maximum request size.
@@ -22,13 +20,8 @@ func percents(least int) string {
 
 // neighbours returns an expression that is true if a condition holds for each pair of consecutive steps, {a} and {b}.
 func neighbours(condition string) string {
-	var indexes []string
-	for i := range stepsMax - 1 {
-		indexes = append(indexes, fmt.Sprint(i))
-	}
 	condition = strings.NewReplacer("{a}", "self.steps[i]", "{b}", "self.steps[i + 1]").Replace(condition)
-	return "!has(self.steps) || [" + strings.Join(indexes, ", ") + "].all(i, i + 1 >= size(self.steps) || (" +
-		condition + "))"
+	return "!has(self.steps) || " + cel.Pairs("self.steps", "("+condition+")")
 }
 
 // share returns an expression for the number in a step's percentage of replicas; -1 if it has none.
