@@ -179,6 +179,14 @@ func (i Image) Put(template map[string]any) {
 	i.target(template)["image"] = i.Reference
 }
 
+// WithoutTag returns an image without its tag. A colon before a slash belongs to a registry's port.
+func WithoutTag(image string) string {
+	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
+		return image[:at]
+	}
+	return image
+}
+
 func containerNames(template map[string]any) []string {
 	var names []string
 	for _, c := range jsonpatch.DigObjects(template, "spec", "containers") {

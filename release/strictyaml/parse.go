@@ -262,29 +262,23 @@ func jsonError(data []byte) *FieldError {
 	return &FieldError{Line: line, Reason: message}
 }
 
-// parseJSON reads a text that is known to be valid JSON.
+// parseJSON reads a text that is known to be valid JSON, so that no token is an error.
 func parseJSON(data []byte) (*yaml.Node, *FieldError) {
 	r := &jsonReader{data: data, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	r.decoder.UseNumber()
-	root, err := r.node()
-	if err != nil {
-		return nil, &FieldError{Line: r.line, Reason: "is not valid JSON: " + err.Error()}
-	}
+	root := r.node()
 	if root.Tag == nullTag {
 		return nil, &FieldError{Line: 1, Reason: "is empty"}
 	}
 	return root, nil
 }
 
-func (r *jsonReader) node() (*yaml.Node, error) {
-	token, err := r.decoder.Token()
-	if err != nil {
-		return nil, err
-	}
+func (r *jsonReader) node() *yaml.Node {
+	token, _ := r.decoder.Token()
 	line := r.tokenLine()
 	delimiter, ok := token.(json.Delim)
 	if !ok {
-		return jsonScalar(token, line), nil
+		return jsonScalar(token, line)
 	}
 	node := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: line}
 	if delimiter == '[' {
@@ -292,14 +286,10 @@ func (r *jsonReader) node() (*yaml.Node, error) {
 	}
 	// An object's tokens are key, value, key, value: the same order as a mapping node's content.
 	for r.decoder.More() {
-		child, err := r.node()
-		if err != nil {
-			return nil, err
-		}
-		node.Content = append(node.Content, child)
+		node.Content = append(node.Content, r.node())
 	}
-	_, err = r.decoder.Token() // the closing bracket
-	return node, err
+	_, _ = r.decoder.Token() // the closing bracket
+	return node
 }
 
 // tokenLine returns the line of the token just read. A JSON string contains no line break, so a token ends on the line
@@ -312,7 +302,7 @@ func (r *jsonReader) tokenLine() int {
 }
 
 func jsonScalar(token json.Token, line int) *yaml.Node {
-	node := &yaml.Node{Kind: yaml.ScalarNode, Line: line}
+	node := &yaml.Node{Kind: yaml.ScalarNode, Line: line, Tag: nullTag, Value: "null"}
 	switch value := token.(type) {
 	case string:
 		node.Tag, node.Value, node.Style = stringTag, value, yaml.DoubleQuotedStyle
@@ -322,12 +312,7 @@ func jsonScalar(token json.Token, line int) *yaml.Node {
 			node.Tag = floatTag
 		}
 	case bool:
-		node.Tag, node.Value = booleanTag, "false"
-		if value {
-			node.Value = "true"
-		}
-	default:
-		node.Tag, node.Value = nullTag, "null"
+		node.Tag, node.Value = booleanTag, strconv.FormatBool(value)
 	}
 	return node
 }
