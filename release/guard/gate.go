@@ -83,7 +83,8 @@ func (o Options) otherCreators(conditions ...admission.MatchCondition) []admissi
 	return conditions
 }
 
-// rolloutMatch matches edits of Rollouts, or of a subresource, in every version; the policies see them in the stored one.
+// rolloutMatch matches edits of Rollouts, or of a subresource, in every version; the policies see them in the stored
+// one.
 func rolloutMatch(subresource string) *admission.MatchResources {
 	match := matching(kind{Kind: traffic.Kind{Group: v1beta1.GroupVersion.Group,
 		Resource: v1beta1.Resource.Resource + subresource}})
@@ -112,9 +113,9 @@ func (o Options) editorPolicy(version string) []*unstructured.Unstructured {
 
 // commandsSpec rejects changes of a Rollout's status that are not commands.
 func (o Options) commandsSpec() *admission.ValidatingAdmissionPolicySpec {
-	return &admission.ValidatingAdmissionPolicySpec{FailurePolicy: new(admission.Fail), MatchConstraints: rolloutMatch("/status"),
-		MatchConditions: []admission.MatchCondition{o.notTheEngine()}, Variables: hold.StatusVariables(),
-		Validations: hold.StatusRefusals()}
+	return &admission.ValidatingAdmissionPolicySpec{FailurePolicy: new(admission.Fail),
+		MatchConstraints: rolloutMatch("/status"), MatchConditions: []admission.MatchCondition{o.notTheEngine()},
+		Variables: hold.StatusVariables(), Validations: hold.StatusRefusals()}
 }
 
 // mutating returns a mutating policy that makes these patches, and its binding.

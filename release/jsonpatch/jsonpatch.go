@@ -5,6 +5,7 @@ package jsonpatch
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -148,6 +149,18 @@ func Drop(object map[string]any, pointer string) {
 	if len(parent) == 0 && last == 2 && path[0] == "metadata" {
 		delete(DigObject(object, path[:1]...), path[1])
 	}
+}
+
+// ParseObject reads an object from its JSON.
+func ParseObject(raw []byte) (*unstructured.Unstructured, error) {
+	if len(raw) == 0 {
+		return nil, errors.New("an object is missing")
+	}
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(raw); err != nil {
+		return nil, fmt.Errorf("an object can't be read: %w", err)
+	}
+	return object, nil
 }
 
 // Dig returns the value at a path of member names, nil if there is none.

@@ -45,7 +45,7 @@ func ParseAllow(entries []string) (Allow, error) {
 		}
 		parsed, err := parseEntry(strings.TrimSpace(text))
 		if err != nil {
-			return Allow{}, failure.New(failure.Refused, "entry %q of %s: %v", text, AllowSetting, err)
+			return refuse[Allow]("entry %q of %s: %v", text, AllowSetting, err)
 		}
 		if !slices.Contains(allow.entries, parsed) {
 			allow.entries = append(allow.entries, parsed)

@@ -168,7 +168,8 @@ func (i Image) target(template map[string]any) map[string]any {
 
 // PresentIn reports whether the image was put into a pod template and no relevant field of it has changed since.
 func (i Image) PresentIn(template map[string]any) bool {
-	return marked(template) == i.Marker() && jsonpatch.DigString(i.target(template), "image") == i.Reference && !fetches(template, "")
+	return marked(template) == i.Marker() &&
+		jsonpatch.DigString(i.target(template), "image") == i.Reference && !fetches(template, "")
 }
 
 // Put puts the image into a pod template for which UnfitReason is "". It removes an existing code package, which would

@@ -20,9 +20,13 @@ const (
 	schemeHTTP  = "http"
 	schemeHTTPS = "https"
 	// The maximum length of a DNS name and of a label.
-	longestName  = 253
-	longestLabel = 63
+	longestName = 253
 )
+
+// refuse returns the failure of an input that is refused.
+func refuse[T any](format string, args ...any) (none T, err error) {
+	return none, failure.New(failure.Refused, format, args...)
+}
 
 // ParseURL parses the URL of a source: http or https, with a host and without user info, which belongs in a Secret. Its
 // errors are of kind Refused and show the URL redacted.
@@ -94,7 +98,7 @@ func canonicalHost(host string) (string, netip.Addr, error) {
 		return ip.Unmap().String(), ip, nil
 	}
 	name := strings.ToLower(host)
-	if !isASCII(host) {
+	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		var err error
 		if name, err = idna.Lookup.ToASCII(host); err != nil {
 			return "", netip.Addr{}, fmt.Errorf("host %q is not a valid internationalised name", host)
@@ -107,41 +111,24 @@ func canonicalHost(host string) (string, netip.Addr, error) {
 	return name, netip.Addr{}, checkName(host, name)
 }
 
+var (
+	// hostName matches names of hosts. Underscores are not in the standard, but in use.
+	hostName = regexp.MustCompile(`^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$`)
+	// numberLast matches a name whose last label makes resolvers treat it as an address; no top-level domain is a
+	// number.
+	numberLast = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
+)
+
 func checkName(host, name string) error {
-	if name == "" || len(name) > longestName {
+	switch {
+	case name == "" || len(name) > longestName:
 		return fmt.Errorf("host %q is empty or too long", host)
-	}
-	labels := strings.Split(name, ".")
-	for _, label := range labels {
-		if label == "" || len(label) > longestLabel || hasOther(label) {
-			return fmt.Errorf("host %q is not a valid name", host)
-		}
-	}
-	if isNumber(labels[len(labels)-1]) {
+	case !hostName.MatchString(name):
+		return fmt.Errorf("host %q is not a valid name", host)
+	case numberLast.MatchString(name):
 		return fmt.Errorf("host %q is an address in a notation that is not supported: write four decimal numbers", host)
 	}
 	return nil
-}
-
-// hasOther reports whether a label has a character that is not allowed in host names. Underscores are allowed: they are
-// not in the standard, but in use.
-func hasOther(label string) bool {
-	return strings.ContainsFunc(label, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
-	})
-}
-
-// isNumber reports whether the last label of a name makes resolvers treat the name as an address; no top-level domain
-// is a number.
-func isNumber(label string) bool {
-	digits, hexadecimal := strings.CutPrefix(label, "0x")
-	return !strings.ContainsFunc(digits, func(r rune) bool {
-		return (r < '0' || r > '9') && (!hexadecimal || r < 'a' || r > 'f')
-	})
-}
-
-func isASCII(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r > 0x7f })
 }
 
 // Unreadable replaces text that is not a URL and might contain a secret anywhere.
@@ -208,8 +195,7 @@ type Repository struct {
 // too. It must have no password and no query. The errors are of kind Refused.
 func ParseRepository(address string) (Repository, error) {
 	if strings.ContainsFunc(address, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
-		return Repository{}, failure.New(failure.Refused,
-			"the address of the Git repository has a blank or a control character in it: remove it")
+		return refuse[Repository]("the address of the Git repository has a blank or a control character in it: remove it")
 	}
 	scheme, _, isURL := strings.Cut(address, "://")
 	switch {
@@ -218,17 +204,16 @@ func ParseRepository(address string) (Repository, error) {
 	case strings.EqualFold(scheme, schemeSSH):
 		return parseSSH(address)
 	case strings.EqualFold(scheme, "git"):
-		return Repository{}, failure.New(failure.Refused,
-			"%s: git:// is neither encrypted nor authenticated: use https or ssh", RedactRepository(address))
+		return refuse[Repository]("%s: git:// is neither encrypted nor authenticated: use https or ssh",
+			RedactRepository(address))
 	}
 	at, err := ParseURL(address)
 	if err != nil {
 		return Repository{}, err
 	}
 	if at.RawQuery != "" || at.ForceQuery || at.Fragment != "" {
-		return Repository{}, failure.New(failure.Refused,
-			"%s: the address of a Git repository has no query: put credentials into the Secret that "+
-				"build.credentials names", Redact(address))
+		return refuse[Repository]("%s: the address of a Git repository has no query: put credentials into the Secret that "+
+			"build.credentials names", Redact(address))
 	}
 	return Repository{URL: strings.TrimSuffix(address, "/")}, nil
 }
@@ -241,8 +226,7 @@ func parseShort(address string) (Repository, error) {
 		login, host = loginSSH, where
 	}
 	if !ok || path == "" {
-		return Repository{}, failure.New(failure.Refused,
-			"the address of the Git repository has no path: write user@host:path")
+		return refuse[Repository]("the address of the Git repository has no path: write user@host:path")
 	}
 	return newSSH(login, host, portSSH, path)
 }
@@ -250,26 +234,23 @@ func parseShort(address string) (Repository, error) {
 func parseSSH(address string) (Repository, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return Repository{}, failure.New(failure.Refused,
-			"the address of the Git repository is not a valid URL: write ssh://user@host/path")
+		return refuse[Repository]("the address of the Git repository is not a valid URL: write ssh://user@host/path")
 	}
 	login, port := u.User.Username(), uint16(portSSH)
 	if _, secret := u.User.Password(); secret {
-		return Repository{}, failure.New(failure.Refused,
-			"%s: the address must not contain a password: put the key into the Secret that build.credentials names",
-			RedactRepository(address))
+		return refuse[Repository]("%s: the address must not contain a password: put the key into the Secret that "+
+			"build.credentials names", RedactRepository(address))
 	}
 	if u.Port() != "" {
 		if port, err = parsePort(u.Port()); err != nil {
-			return Repository{}, failure.New(failure.Refused, "%s: %v", RedactRepository(address), err)
+			return refuse[Repository]("%s: %v", RedactRepository(address), err)
 		}
 	}
 	if login == "" {
 		login = loginSSH
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return Repository{}, failure.New(failure.Refused, "%s: the address of a Git repository has no query",
-			RedactRepository(address))
+		return refuse[Repository]("%s: the address of a Git repository has no query", RedactRepository(address))
 	}
 	path := u.Path
 	if strings.HasPrefix(path, "/~") { // the home of a user, as Git reads it
@@ -282,12 +263,11 @@ func newSSH(login, host string, port uint16, path string) (Repository, error) {
 	name, _, err := canonicalHost(host)
 	switch {
 	case err != nil:
-		return Repository{}, failure.New(failure.Refused, "the address of the Git repository: %v", err)
+		return refuse[Repository]("the address of the Git repository: %v", err)
 	case strings.Trim(path, "/") == "" || strings.HasPrefix(path, "-"):
-		return Repository{}, failure.New(failure.Refused,
-			"the address of the Git repository on %s has no path to a repository", name)
+		return refuse[Repository]("the address of the Git repository on %s has no path to a repository", name)
 	case login == "" || strings.HasPrefix(login, "-"):
-		return Repository{}, failure.New(failure.Refused, "the address of the Git repository on %s has no user", name)
+		return refuse[Repository]("the address of the Git repository on %s has no user", name)
 	}
 	return Repository{Login: login, Host: name, Port: port, Path: path}, nil
 }

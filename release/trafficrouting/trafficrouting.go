@@ -69,13 +69,9 @@ func Decode(body []byte) (Document, strictyaml.Errors) {
 
 // DecodeSpec reads the stored spec of the TrafficRouting of that name.
 func DecodeSpec(name string, spec []byte) (rollout.SharedTraffic, strictyaml.Errors) {
-	root, found, ok := strictyaml.Parse(spec)
-	if !ok {
-		return rollout.SharedTraffic{}, found.Sorted()
-	}
-	shared := readSpec(strategy.NewReader(found), root)
-	shared.Name = name
-	return shared, found.Sorted()
+	d, wrong := Decode(spec)
+	d.Shared.Name = name
+	return d.Shared, wrong
 }
 
 // envelope reads everything in a full document except the spec, and returns the spec.

@@ -2,7 +2,6 @@ package hold
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -324,13 +323,13 @@ func (a Reviewer) decide(r *admission.AdmissionRequest) ([]jsonpatch.Op, error) 
 	if r.Operation != admission.Create && r.Operation != admission.Update {
 		return nil, fmt.Errorf("the gate does not handle the operation %s", r.Operation)
 	}
-	edited, err := read(r.Object.Raw)
+	edited, err := jsonpatch.ParseObject(r.Object.Raw)
 	if err != nil {
 		return nil, err
 	}
 	var old *unstructured.Unstructured
 	if r.Operation == admission.Update {
-		if old, err = read(r.OldObject.Raw); err != nil {
+		if old, err = jsonpatch.ParseObject(r.OldObject.Raw); err != nil {
 			return nil, err
 		}
 	}
@@ -356,15 +355,4 @@ func (a Reviewer) decide(r *admission.AdmissionRequest) ([]jsonpatch.Op, error) 
 		}
 	}
 	return Kind(k).Decide(e), nil
-}
-
-func read(raw []byte) (*unstructured.Unstructured, error) {
-	if len(raw) == 0 {
-		return nil, errors.New("an object is missing")
-	}
-	object := &unstructured.Unstructured{}
-	if err := object.UnmarshalJSON(raw); err != nil {
-		return nil, fmt.Errorf("an object can't be read: %w", err)
-	}
-	return object, nil
 }

@@ -7,7 +7,6 @@ package conversion
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -250,12 +249,9 @@ func Review(request []byte) ([]byte, error) {
 }
 
 func convertRaw(raw []byte, to string) ([]byte, error) {
-	if len(raw) == 0 {
-		return nil, errors.New("an object is missing")
-	}
-	object := &unstructured.Unstructured{}
-	if err := object.UnmarshalJSON(raw); err != nil {
-		return nil, fmt.Errorf("an object can't be read: %w", err)
+	object, err := jsonpatch.ParseObject(raw)
+	if err != nil {
+		return nil, err
 	}
 	if err := Convert(object, to); err != nil {
 		return nil, err
