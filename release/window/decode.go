@@ -107,39 +107,9 @@ func (t Times) checkOpens(field string, found *strictyaml.Findings) {
 
 // TimesNodes returns the keys and values of the times in a document, so that Read can read them again.
 func (t Times) TimesNodes() []*yaml.Node {
-	var nodes []*yaml.Node
-	if t.NotBefore != "" {
-		nodes = append(nodes, text(keyNotBefore), text(t.NotBefore))
-	}
-	for _, list := range []struct {
-		key string
-		of  []Window
-	}{{keyWindows, t.Windows}, {keyFreezes, t.Freezes}} {
-		if len(list.of) == 0 {
-			continue
-		}
-		entries := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, w := range list.of {
-			entries.Content = append(entries.Content, w.node())
-		}
-		nodes = append(nodes, text(list.key), entries)
-	}
-	return nodes
-}
-
-func (w Window) node() *yaml.Node {
-	node := &yaml.Node{Kind: yaml.MappingNode}
-	for _, field := range [][2]string{{keyStart, w.Start}, {keyDuration, w.Duration}, {keyRRule, w.RRule},
-		{keyTimeZone, w.TimeZone}} {
-		if field[1] != "" {
-			node.Content = append(node.Content, text(field[0]), text(field[1]))
-		}
-	}
-	return node
-}
-
-func text(value string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+	var all yaml.Node
+	_ = all.Encode(t) // cannot fail: these are texts
+	return all.Content
 }
 
 // Times are when work may start. The zero value allows every time.
@@ -147,13 +117,13 @@ func text(value string) *yaml.Node {
 // +kubebuilder:object:generate=true
 type Times struct {
 	// NotBefore is the earliest time, RFC 3339 with an offset; absent: at once.
-	NotBefore string `json:"notBefore,omitempty"`
+	NotBefore string `json:"notBefore,omitempty" yaml:"notBefore,omitempty"`
 	// Windows are when work may start; without any, it may start at all times.
 	// +kubebuilder:validation:MaxItems=50
-	Windows []Window `json:"windows,omitempty"`
+	Windows []Window `json:"windows,omitempty" yaml:"windows,omitempty"`
 	// Freezes are when work may not start, regardless of the windows.
 	// +kubebuilder:validation:MaxItems=50
-	Freezes []Window `json:"freezes,omitempty"`
+	Freezes []Window `json:"freezes,omitempty" yaml:"freezes,omitempty"`
 }
 
 // AnyTime reports whether the times allow every time.
@@ -164,14 +134,14 @@ func (t Times) AnyTime() bool { return t.NotBefore == "" && len(t.Windows) == 0 
 // +kubebuilder:object:generate=true
 type Window struct {
 	// Start is when it begins for the first time: RFC 3339, with an offset or as the clock shows it in TimeZone.
-	Start string `json:"start"`
+	Start string `json:"start" yaml:"start,omitempty"`
 	// Duration is how long it lasts: 90m, 4h, 1d12h, or in ISO 8601, PT4H. A day is 24 hours.
-	Duration string `json:"duration"`
+	Duration string `json:"duration" yaml:"duration,omitempty"`
 	// RRule is how it recurs, by RFC 5545: FREQ=WEEKLY;BYDAY=TU,TH. Absent: once.
-	RRule string `json:"rrule,omitempty"`
+	RRule string `json:"rrule,omitempty" yaml:"rrule,omitempty"`
 	// TimeZone is the IANA name of the zone whose clock counts: Europe/Berlin. Absent: the offset of Start counts at
 	// all times.
-	TimeZone string `json:"timeZone,omitempty"`
+	TimeZone string `json:"timeZone,omitempty" yaml:"timeZone,omitempty"`
 }
 
 // MaxWindows is the maximum number of windows, and of freezes.
