@@ -172,7 +172,7 @@ type PartySpec struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-//go:generate controller-gen object paths=./... paths=../catalog paths=../plan paths=../window
+//go:generate controller-gen object paths=./... paths=../catalog paths=../instant paths=../plan paths=../window
 //go:generate controller-gen crd paths=. output:crd:dir=../../deploy/crds
 
 // AnnotationID holds the ID of an object whose name cannot be its ID.
