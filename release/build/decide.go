@@ -207,15 +207,13 @@ func result(pod *corev1.Pod) string {
 // failureOf returns why a pod has failed, from its first container with an error exit code; "" if its status has no
 // reason.
 func failureOf(pod *corev1.Pod) string {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, c := range list {
-			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-				text := fmt.Sprintf("container %s ended with exit code %d", c.Name, t.ExitCode)
-				if message := lastLine(t.Message); message != "" {
-					text += ": " + message
-				}
-				return text
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+			text := fmt.Sprintf("container %s ended with exit code %d", c.Name, t.ExitCode)
+			if message := lastLine(t.Message); message != "" {
+				text += ": " + message
 			}
+			return text
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason != "" {

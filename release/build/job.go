@@ -4,14 +4,15 @@ package build
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/digest"
@@ -67,12 +68,11 @@ func (r Request) Job(template []byte) (*batchv1.Job, error) {
 	job := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		Spec: made.Spec}
 	job.Name, job.Namespace = r.JobName(), r.Namespace
-	job.Labels, job.Annotations = with(made.Labels, map[string]string{LabelService: r.Service}),
-		with(made.Annotations, map[string]string{
+	job.Labels, job.Annotations = labels.Merge(made.Labels, labels.Set{LabelService: r.Service}),
+		labels.Merge(made.Annotations, labels.Set{
 			AnnotationDigest: r.Digest(), AnnotationBy: r.By, AnnotationCommit: r.Commit, AnnotationBranch: r.Branch,
 			AnnotationRepository: r.Shown})
-	one, none := int32(1), int32(0)
-	job.Spec.BackoffLimit, job.Spec.Parallelism, job.Spec.Completions = &none, &one, &one
+	job.Spec.BackoffLimit, job.Spec.Parallelism, job.Spec.Completions = new(int32), new(int32(1)), new(int32(1))
 	if own := job.Spec.ActiveDeadlineSeconds; own == nil || *own > r.DeadlineSeconds {
 		job.Spec.ActiveDeadlineSeconds = new(r.DeadlineSeconds)
 	}
@@ -82,22 +82,19 @@ func (r Request) Job(template []byte) (*batchv1.Job, error) {
 
 // prepare sets the pod's environment variables, and removes what a build does not need.
 func (r Request) prepare(pod *corev1.PodTemplateSpec) {
-	pod.Labels = with(pod.Labels, map[string]string{LabelService: r.Service})
+	pod.Labels = labels.Merge(pod.Labels, labels.Set{LabelService: r.Service})
 	spec := &pod.Spec
 	spec.RestartPolicy = corev1.RestartPolicyNever
-	if spec.AutomountServiceAccountToken == nil {
-		spec.AutomountServiceAccountToken = new(bool)
+	spec.AutomountServiceAccountToken = cmp.Or(spec.AutomountServiceAccountToken, new(bool))
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			containers[i].Env = append(r.environment(), containers[i].Env...)
+		}
 	}
-	for i := range spec.InitContainers {
-		spec.InitContainers[i].Env = append(r.environment(), spec.InitContainers[i].Env...)
-	}
-	for i := range spec.Containers {
-		spec.Containers[i].Env = append(r.environment(), spec.Containers[i].Env...)
-	}
-	if first := &spec.Containers[0]; first.TerminationMessagePolicy == "" {
-		// The end of the log is kept in the pod's status, even for users who may not read logs.
-		first.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
-	}
+	// The end of the log is kept in the pod's status, even for users who may not read logs.
+	first := &spec.Containers[0]
+	first.TerminationMessagePolicy = cmp.Or(first.TerminationMessagePolicy,
+		corev1.TerminationMessageFallbackToLogsOnError)
 }
 
 func (r Request) environment() []corev1.EnvVar {
@@ -112,15 +109,6 @@ func (r Request) environment() []corev1.EnvVar {
 		env = append(env, corev1.EnvVar{Name: variable[0], Value: source.Literal(variable[1])})
 	}
 	return env
-}
-
-func with(own, more map[string]string) map[string]string {
-	all := maps.Clone(own)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, more)
-	return all
 }
 
 // The activities of a party's queue that build.

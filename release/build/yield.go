@@ -103,12 +103,14 @@ func Tail(log string, failed bool) string {
 	if failed {
 		most = longestLog
 	}
+	// without user, password and query of URLs
+	log = query.ReplaceAllString(userInfo.ReplaceAllString(log, "${1}"), "${1}?…")
 	log = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
 			return r
 		}
 		return -1
-	}, strings.ToValidUTF8(Hide(log), "?")))
+	}, strings.ToValidUTF8(log, "?")))
 	if len(log) <= most {
 		return log
 	}
@@ -123,11 +125,6 @@ var (
 	userInfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)[^\s/@]*@`)
 	query    = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s?#"'<>]*)[?#][^\s"'<>]*`)
 )
-
-// Hide removes user, password and query from the URLs in a text.
-func Hide(text string) string {
-	return query.ReplaceAllString(userInfo.ReplaceAllString(text, "${1}"), "${1}?…")
-}
 
 // lastLine returns the last line of a text that is not blank.
 func lastLine(text string) string {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/distribution/reference"
@@ -336,8 +337,7 @@ func jobRules(template batchv1.JobTemplateSpec) []error {
 			problems = append(problems, fmt.Errorf("has spec.%s: leave it out, since %s", rule.field, rule.why))
 		}
 	}
-	for _, container := range append(pod.InitContainers[:len(pod.InitContainers):len(pod.InitContainers)],
-		pod.Containers...) {
+	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 		for _, variable := range container.Env {
 			if strings.HasPrefix(variable.Name, ReservedPrefix) {
 				problems = append(problems, fmt.Errorf(

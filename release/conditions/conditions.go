@@ -98,7 +98,12 @@ func OfRollout(r rollout.Status) []metav1.Condition {
 	since := rolloutSince(r)
 	now := fact{string(r.Phase), r.Reason, since}
 	var s set
-	s.addProgress(r, now)
+	paused := now
+	if r.Phase == rollout.PhaseProgressing {
+		paused.reason = "Paused"
+	}
+	s.add(Progressing, r.Phase == rollout.PhaseProgressing && !r.Paused,
+		fact{cmp.Or(string(r.CurrentStepState), string(r.Phase)), r.Reason, r.CreatedAt}, paused)
 	var wait fact
 	if r.WaitingFor != nil {
 		wait = fact{waitReason(string(r.WaitingFor.Kind)), r.WaitingFor.Message, r.WaitingFor.Since}
@@ -114,15 +119,6 @@ func OfRollout(r rollout.Status) []metav1.Condition {
 	s.add(Stalled, failed || drifted, stalled, fact{reasonNoProblem, "", r.CreatedAt})
 	s.addSucceeded(r.Phase.Final() || failed, r.Phase == rollout.PhaseHealthy, now, r.CreatedAt)
 	return s.list
-}
-
-func (s *set) addProgress(r rollout.Status, now fact) {
-	paused := now
-	if r.Phase == rollout.PhaseProgressing {
-		paused.reason = "Paused"
-	}
-	s.add(Progressing, r.Phase == rollout.PhaseProgressing && !r.Paused,
-		fact{cmp.Or(string(r.CurrentStepState), string(r.Phase)), r.Reason, r.CreatedAt}, paused)
 }
 
 // rolloutSince returns when the rollout entered its current state: its end, the start of its wait, or its last update.

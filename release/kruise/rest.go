@@ -127,7 +127,10 @@ func AnnouncedStatus(object *v1beta1.Rollout, w *Workload, why string, now time.
 	common.ObservedWorkloadGeneration = w.Generation
 	common.ObservedRolloutID = cmp.Or(w.RolloutID, w.Revision)
 	common.PodTemplateHash = hashOfRevision(w, w.Revision)
-	common.CurrentStepIndex, common.NextStepIndex = 1, stepAfterFirst(object)
+	common.CurrentStepIndex, common.NextStepIndex = 1, -1
+	if steps(object) > 1 {
+		common.NextStepIndex = 2
+	}
 	common.CurrentStepState, common.FinalisingStep, common.Message = string(rollout.StateBeforeUpgrade), "", text
 	if was.Phase != v1beta1.PhaseProgressing {
 		common.LastUpdateTime = new(metav1.NewTime(now.Truncate(time.Second)))
@@ -141,14 +144,6 @@ func AnnouncedStatus(object *v1beta1.Rollout, w *Workload, why string, now time.
 		Message: text, Conditions: all.list}
 	fill(&status, object, common, numbers{revision: w.Revision}, idleEngine(was))
 	return status
-}
-
-// stepAfterFirst returns 2, or -1 if the object has only one step.
-func stepAfterFirst(object *v1beta1.Rollout) int32 {
-	if steps(object) > 1 {
-		return 2
-	}
-	return -1
 }
 
 func steps(object *v1beta1.Rollout) int {

@@ -137,22 +137,15 @@ func DisplayedVersion(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppI
 	if err != nil || RolledBack(kd) {
 		return served, err
 	}
-	known := map[string]kuscia.AppImageSpec{}
-	if targetsServedVersion(kd) {
-		maps.Copy(known, images)
-		maps.Copy(known, served.AppImages)
-	} else {
-		maps.Copy(known, served.AppImages)
-		maps.Copy(known, images)
-	}
-	return Snapshot(kd, known), nil
-}
-
-// targetsServedVersion reports whether no operation is applying, or is about to apply, another version than the one
-// that serves.
-func targetsServedVersion(kd *kuscia.KusciaDeployment) bool {
+	first, then := served.AppImages, images
 	op := kd.Status.Operation
-	return !Outdated(kd) && (op == nil || op.Done || op.Version == kd.Status.Served.Digest)
+	if !Outdated(kd) && (op == nil || op.Done || op.Version == kd.Status.Served.Digest) {
+		first, then = then, first // no operation applies, or is about to apply, another version
+	}
+	known := map[string]kuscia.AppImageSpec{}
+	maps.Copy(known, first)
+	maps.Copy(known, then)
+	return Snapshot(kd, known), nil
 }
 
 // RolledBack reports whether an update failed and the version before it serves. A newer spec makes it false.

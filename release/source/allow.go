@@ -137,16 +137,11 @@ func (e entry) withHost(host string) (entry, error) {
 	case ip.IsValid():
 		e.network = netip.PrefixFrom(ip, ip.BitLen())
 		return e, checkCarried(e.network)
-	case isLocalhost(name):
+	case name == "localhost" || strings.HasSuffix(name, ".localhost"): // this machine, regardless of DNS (RFC 6761)
 		return entry{}, errors.New("a name never allows loopback addresses: write 127.0.0.1 or [::1], and the port")
 	}
 	e.name = name
 	return e, nil
-}
-
-// isLocalhost reports whether a name means this machine, regardless of DNS (RFC 6761).
-func isLocalhost(name string) bool {
-	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
 func (e entry) String() string {

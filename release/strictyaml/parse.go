@@ -275,12 +275,15 @@ func parseJSON(data []byte) (*yaml.Node, *FieldError) {
 
 func (r *jsonReader) node() *yaml.Node {
 	token, _ := r.decoder.Token()
-	line := r.tokenLine()
+	// A JSON string contains no line break, so a token ends on the line where it begins.
+	end := r.decoder.InputOffset()
+	r.line += bytes.Count(r.data[r.offset:end], []byte("\n"))
+	r.offset = end
 	delimiter, ok := token.(json.Delim)
 	if !ok {
-		return jsonScalar(token, line)
+		return jsonScalar(token, r.line)
 	}
-	node := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: line}
+	node := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: r.line}
 	if delimiter == '[' {
 		node.Kind, node.Tag = yaml.SequenceNode, "!!seq"
 	}
@@ -290,15 +293,6 @@ func (r *jsonReader) node() *yaml.Node {
 	}
 	_, _ = r.decoder.Token() // the closing bracket
 	return node
-}
-
-// tokenLine returns the line of the token just read. A JSON string contains no line break, so a token ends on the line
-// where it begins.
-func (r *jsonReader) tokenLine() int {
-	end := r.decoder.InputOffset()
-	r.line += bytes.Count(r.data[r.offset:end], []byte("\n"))
-	r.offset = end
-	return r.line
 }
 
 func jsonScalar(token json.Token, line int) *yaml.Node {

@@ -49,8 +49,10 @@ func parseRule(text string, zone *time.Location) (rrule.ROption, error) {
 	if err := checkParts(parts); err != nil {
 		return rrule.ROption{}, err
 	}
-	until, has := parts["UNTIL"]
-	option, err := rrule.StrToROption(withoutUntil(text))
+	until, has := parts["UNTIL"] // the library would parse it in a zone of its own
+	option, err := rrule.StrToROption(strings.Join(slices.DeleteFunc(strings.Split(text, ";"), func(part string) bool {
+		return strings.HasPrefix(part, "UNTIL=")
+	}), ";"))
 	if err != nil {
 		return rrule.ROption{}, fmt.Errorf("%s is not a recurrence rule: %w", quote(text), err)
 	}
@@ -136,14 +138,6 @@ func checkWeekdays(parts map[string]string) error {
 		}
 	}
 	return nil
-}
-
-// withoutUntil removes UNTIL, which the library would parse in a zone of its own.
-func withoutUntil(text string) string {
-	parts := slices.DeleteFunc(strings.Split(text, ";"), func(part string) bool {
-		return strings.HasPrefix(part, "UNTIL=")
-	})
-	return strings.Join(parts, ";")
 }
 
 // parseUntil parses the last time at which a window may begin, as a wall time.

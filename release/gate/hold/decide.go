@@ -104,7 +104,7 @@ func (d *decision) mark(name, value string, there bool) {
 // gate holds the workload if its template changes or its change is still held, and protects Slipway's marks from the
 // edit.
 func (d *decision) gate() {
-	changed := templateChanged(d.edit.Old, d.edit.New)
+	changed := !reflect.DeepEqual(template(d.edit.Old), template(d.edit.New))
 	before, heldBefore := d.old.GetAnnotations()[gate.AnnotationHeld]
 	value, set := jsonpatch.At(d.edit.New, d.kind.Pointer)
 	encoded := d.kind.HeldText(value, set)
@@ -176,12 +176,6 @@ func (d *decision) patch() []jsonpatch.Op {
 		pointers = append(pointers, jsonpatch.Annotation(name))
 	}
 	return jsonpatch.Diff(d.edit.New, d.want.Object, pointers)
-}
-
-// templateChanged reports whether the new template makes different pods than the old one.
-func templateChanged(old, edited map[string]any) bool {
-	was, is := template(old), template(edited)
-	return !reflect.DeepEqual(was, is)
 }
 
 // template returns the parts of a pod template that affect pods.

@@ -63,6 +63,9 @@ func differs(pair, counts string) string {
 		"variables.%[1]s[1][?k]))", pair, counts)
 }
 
+// typeRolls is the condition on the update type: with another type a workload has no field that holds.
+const typeRolls = "object.spec.?updateStrategy.?type.orValue('RollingUpdate') == 'RollingUpdate'"
+
 // rolls returns an expression that is true if the workload's own controller would move pods to a changed template.
 func (k Kind) rolls() string {
 	var all []string
@@ -70,7 +73,7 @@ func (k Kind) rolls() string {
 		all = append(all, "object.spec.?replicas.orValue(1) != 0")
 	}
 	if k.Rolling() {
-		all = append(all, "object.spec.?updateStrategy.?type.orValue('RollingUpdate') == 'RollingUpdate'")
+		all = append(all, typeRolls)
 	}
 	if len(all) == 0 {
 		return "true"
@@ -160,15 +163,11 @@ func (k Kind) saved(before string) string {
 // held returns an expression that is true if the field holds after the edit: the template changes, or has changed
 // before and no release has started.
 func (k Kind) held(before string) string {
-	return "variables.rolls && variables.changed || !variables.claimed && " + before + ".hasValue()" + k.stillRolls()
-}
-
-// stillRolls returns the condition on the update type: with another type a workload has no such field.
-func (k Kind) stillRolls() string {
+	held := "variables.rolls && variables.changed || !variables.claimed && " + before + ".hasValue()"
 	if k.Rolling() {
-		return " && object.spec.?updateStrategy.?type.orValue('RollingUpdate') == 'RollingUpdate'"
+		held += " && " + typeRolls
 	}
-	return ""
+	return held
 }
 
 // encode returns an expression that encodes a field's optional value for AnnotationHeld.

@@ -1,10 +1,10 @@
 package conversion
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"strconv"
 	"strings"
 
@@ -71,7 +71,7 @@ func plainBeta(alpha form) (form, error) {
 // stepBeta converts one step. Without replicas, the weight is also the percentage of pods.
 func stepBeta(alpha map[string]any) map[string]any {
 	step := pick(alpha, sameOfStep)
-	if weight, is := asInteger(alpha["weight"]); is {
+	if weight, is := alpha["weight"].(int64); is && weight == int64(int32(weight)) {
 		step["traffic"] = percent(weight)
 		if _, given := alpha["replicas"]; !given {
 			step["replicas"] = percent(weight)
@@ -102,16 +102,22 @@ func plainAlpha(beta form) form {
 	}
 	target := pick(strategy, sameOfStrategy)
 	out["strategy"] = target
-	body, name := bodyOf(strategy)
-	if body == nil {
-		return alpha
+	name := "canary"
+	body, is := strategy[name].(map[string]any)
+	if !is {
+		name = "blueGreen"
+		if body, is = strategy[name].(map[string]any); !is {
+			return alpha
+		}
 	}
 	canary := pick(body, sameOfBody)
 	if steps, are := body["steps"].([]any); are {
 		canary["steps"] = each(steps, stepAlpha)
 	}
 	target["canary"] = canary
-	if routing := routingOf(strategy, body); routing != "" && alpha.Annotations[annotationRouting] == "" {
+	const reference = "trafficRoutingRef"
+	routing := cmp.Or(jsonpatch.DigString(body, reference), jsonpatch.DigString(strategy, reference))
+	if routing != "" && alpha.Annotations[annotationRouting] == "" {
 		alpha = alpha.with(annotationRouting, routing)
 	}
 	return alpha.withStyle(name, body["enableExtraWorkloadForCanary"] == true, spec["workloadRef"])
@@ -186,25 +192,6 @@ func isDeployment(workload any) bool {
 	return strings.HasPrefix(version, "apps/") && reference["kind"] == "Deployment"
 }
 
-// bodyOf returns the strategy in use and its name; nil if there is none.
-func bodyOf(strategy map[string]any) (map[string]any, string) {
-	for _, name := range []string{"canary", "blueGreen"} {
-		if body, is := strategy[name].(map[string]any); is {
-			return body, name
-		}
-	}
-	return nil, ""
-}
-
-// routingOf returns the TrafficRouting that a strategy names, in its body or at its top level.
-func routingOf(strategy, body map[string]any) string {
-	if name, _ := body["trafficRoutingRef"].(string); name != "" {
-		return name
-	}
-	name, _ := strategy["trafficRoutingRef"].(string)
-	return name
-}
-
 // pick returns an object's fields of these names, as far as it has them.
 func pick(from map[string]any, keys []string) map[string]any {
 	out := map[string]any{}
@@ -226,12 +213,6 @@ func each(list []any, convert func(map[string]any) map[string]any) []any {
 		}
 	}
 	return out
-}
-
-// asInteger returns a value as an integer; false if it is not an integer of 32 bits.
-func asInteger(value any) (int64, bool) {
-	n, is := value.(int64)
-	return n, is && n >= math.MinInt32 && n <= math.MaxInt32
 }
 
 func percent(n int64) string { return strconv.FormatInt(n, 10) + "%" }
@@ -281,11 +262,11 @@ func merge(edited, before, was form) form {
 	out := form{Annotations: map[string]string{}}
 	out.Spec = mergeValue(edited.Spec, before.Spec, was.Spec)
 	for _, key := range formAnnotations {
-		from := edited.Annotations
-		if equalField(from, before.Annotations, key) {
-			from = was.Annotations
+		value, there := edited.Annotations[key]
+		if shown, had := before.Annotations[key]; had == there && shown == value {
+			value, there = was.Annotations[key]
 		}
-		if value, there := from[key]; there && key != AnnotationAlpha && key != AnnotationBeta {
+		if there && key != AnnotationAlpha && key != AnnotationBeta {
 			out.Annotations[key] = value
 		}
 	}
@@ -293,12 +274,6 @@ func merge(edited, before, was form) form {
 		out.Annotations = nil
 	}
 	return out
-}
-
-func equalField(a, b map[string]string, key string) bool {
-	x, isX := a[key]
-	y, isY := b[key]
-	return isX == isY && x == y
 }
 
 // mergeValue merges one value of a spec; nil is an absent one.
