@@ -3,7 +3,6 @@ package catalog
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"path"
 	"regexp"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"unicode"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/source"
@@ -19,7 +17,7 @@ import (
 	"slipway.io/slipway/release/workload"
 )
 
-// maxDeadlineSeconds is the maximum duration of one operation on a service: a day.
+// maxDeadlineSeconds is the maximum duration of one operation on a service: a day, as in the tags of DeadlineSeconds.
 const maxDeadlineSeconds = 86400
 
 // Validate returns all errors of an entry that did not come through Decode, by the same rules. The errors have no
@@ -254,79 +252,11 @@ func Decode(data []byte, checks ...Check) (Service, strictyaml.Errors) {
 		return Service{}, found.Sorted()
 	}
 	fields := root.Mapping("displayName", "workloads", "deadlineSeconds", "package", "build", "strategy", "policy")
-	s := decodeService(fields)
+	var s Service
+	fields.Into(&s)
 	s.check(found)
 	for _, check := range checks {
 		check(s, fields, found)
 	}
 	return s, found.Sorted()
-}
-
-func decodeService(m strictyaml.Mapping) Service {
-	s := Service{
-		DisplayName:     m.Field("displayName").Text(),
-		DeadlineSeconds: m.Field("deadlineSeconds").Integer(1, maxDeadlineSeconds),
-	}
-	for _, entry := range m.Field("workloads").List() {
-		s.Workloads = append(s.Workloads, decodeWorkload(entry))
-	}
-	if field := m.Field("package"); field.Present() {
-		s.Package = decodePackage(field)
-	}
-	if field := m.Field("build"); field.Present() {
-		s.Build = decodeBuild(field)
-	}
-	s.Strategy, s.Policy = decodeObject(m.Field("strategy")), decodeObject(m.Field("policy"))
-	return s
-}
-
-// decodeObject returns an object as raw JSON; nil if it is absent.
-func decodeObject(v strictyaml.Value) *apiextensionsv1.JSON {
-	if !v.Present() {
-		return nil
-	}
-	raw := v.Object()
-	if raw == nil {
-		return nil
-	}
-	return &apiextensionsv1.JSON{Raw: raw}
-}
-
-func decodeWorkload(v strictyaml.Value) Workload {
-	m := v.Mapping("party", "namespace", "workloadRef", "labels", "replicas")
-	w := Workload{Party: m.Field("party").Text(), Namespace: m.Field("namespace").Text(),
-		Labels: m.Field("labels").Strings()}
-	if field := m.Field("workloadRef"); field.Present() {
-		ref := field.Mapping("apiVersion", "kind", "name")
-		w.WorkloadRef = WorkloadRef{APIVersion: ref.Field("apiVersion").Text(), Kind: ref.Field("kind").Text(),
-			Name: ref.Field("name").Text()}
-	}
-	if field := m.Field("replicas"); field.Present() {
-		replicas := int32(field.Integer(1, math.MaxInt32))
-		w.Replicas = &replicas
-	}
-	return w
-}
-
-func decodePackage(v strictyaml.Value) *Package {
-	m := v.Mapping("container", "mountPath", "credentials", "unpack", "file")
-	p := &Package{Container: m.Field("container").Text(), MountPath: m.Field("mountPath").Text(),
-		Credentials: m.Field("credentials").Text(),
-		File:        m.Field("file").Text()}
-	if field := m.Field("unpack"); field.Present() {
-		p.Unpack = new(field.Bool())
-	}
-	return p
-}
-
-func decodeBuild(v strictyaml.Value) *Build {
-	m := v.Mapping("jobTemplate", "image", "package", "container", "credentials", "deadlineSeconds")
-	return &Build{
-		JobTemplate:     apiextensionsv1.JSON{Raw: m.Field("jobTemplate").Object()},
-		Image:           m.Field("image").Text(),
-		Package:         m.Field("package").Text(),
-		Container:       m.Field("container").Text(),
-		Credentials:     m.Field("credentials").Text(),
-		DeadlineSeconds: m.Field("deadlineSeconds").Integer(1, maxDeadlineSeconds),
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -317,13 +318,7 @@ func (v Value) check(t reflect.Type, own string) {
 }
 
 func (v Value) checkStruct(t reflect.Type, own string) {
-	var names []string
-	fields := map[string]reflect.StructField{}
-	for _, field := range reflect.VisibleFields(t) { // includes those of embedded structs
-		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
-			names, fields[name] = append(names, name), field
-		}
-	}
+	names, fields := jsonFields(t)
 	m := v.Mapping(names...)
 	for _, name := range names {
 		value, field := m.Optional(name), fields[name]
@@ -335,5 +330,58 @@ func (v Value) checkStruct(t reflect.Type, own string) {
 		default:
 			value.check(field.Type, own)
 		}
+	}
+}
+
+// jsonFields returns the fields of a struct by their JSON names, and the names in order.
+func jsonFields(t reflect.Type) (names []string, fields map[string]reflect.StructField) {
+	fields = map[string]reflect.StructField{}
+	for _, field := range reflect.VisibleFields(t) { // includes those of embedded structs
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			names, fields[name] = append(names, name), field
+		}
+	}
+	return names, fields
+}
+
+// Into reads the keys of the mapping into the struct that target points to, by the JSON names of its fields. A text has
+// a character at least. An integer is from 1 to what the field's tag "most" says. A type with a JSON form of its own is
+// a mapping.
+func (m Mapping) Into(target any) {
+	into := reflect.ValueOf(target).Elem()
+	names, fields := jsonFields(into.Type())
+	for _, name := range names {
+		m.Field(name).into(into.FieldByIndex(fields[name].Index), fields[name].Tag.Get("most"))
+	}
+}
+
+func (v Value) into(target reflect.Value, most string) {
+	switch t := target.Type(); {
+	case !v.Present():
+	case t.Implements(unmarshaler) || reflect.PointerTo(t).Implements(unmarshaler):
+		if raw := v.Object(); raw != nil {
+			v.found.Check(v.item, v.path, json.Unmarshal(raw, target.Addr().Interface()))
+		}
+	case t.Kind() == reflect.Pointer:
+		target.Set(reflect.New(t.Elem()))
+		v.into(target.Elem(), most)
+	case t.Kind() == reflect.Struct:
+		names, _ := jsonFields(t)
+		v.Mapping(names...).Into(target.Addr().Interface())
+	case t.Kind() == reflect.Slice:
+		for _, entry := range v.List() {
+			target.Set(reflect.Append(target, reflect.Zero(t.Elem())))
+			entry.into(target.Index(target.Len()-1), "")
+		}
+	case t.Kind() == reflect.String:
+		target.SetString(v.Text())
+	case t.Kind() == reflect.Bool:
+		target.SetBool(v.Bool())
+	default:
+		largest := int64(1)<<(t.Bits()-1) - 1
+		if limit, err := strconv.ParseInt(most, 10, 64); err == nil {
+			largest = limit
+		}
+		target.SetInt(v.Integer(1, largest))
 	}
 }

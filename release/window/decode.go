@@ -26,19 +26,9 @@ const (
 var Keys = []string{keyNotBefore, keyWindows, keyFreezes}
 
 // Read reads the times from the mapping that contains them. CheckTimes validates them.
-func Read(m strictyaml.Mapping) Times {
-	return Times{NotBefore: m.Field(keyNotBefore).Text(), Windows: readWindows(m.Field(keyWindows)),
-		Freezes: readWindows(m.Field(keyFreezes))}
-}
-
-func readWindows(v strictyaml.Value) (all []Window) {
-	for _, entry := range v.List() {
-		m := entry.Mapping(keyStart, keyDuration, keyRRule, keyTimeZone)
-		all = append(all, Window{Start: m.Field(keyStart).Text(), Duration: m.Field(keyDuration).Text(),
-			RRule:    m.Field(keyRRule).Text(),
-			TimeZone: m.Field(keyTimeZone).Text()})
-	}
-	return all
+func Read(m strictyaml.Mapping) (t Times) {
+	m.Into(&t)
+	return t
 }
 
 // CheckTimes reports what is wrong with the times of the mapping at a path.
