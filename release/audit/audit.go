@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -175,12 +176,7 @@ func (a *Answer) previousUse(verb Verb) string {
 
 // Append adds an entry.
 func (l *Log) Append(e Entry) {
-	if e.Actor == "" {
-		e.Actor = unknownActor
-	}
-	if e.Via == "" {
-		e.Via = viaTemporal
-	}
+	e.Actor, e.Via = cmp.Or(e.Actor, unknownActor), cmp.Or(e.Via, viaTemporal)
 	l.Seq++
 	e.Key = StoredKey(e.Key)
 	l.Entries = newest(append(l.Entries, e), MaxEntries)

@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -206,19 +207,34 @@ func result(pod *corev1.Pod) string {
 // failureOf returns why a pod has failed, from its first container with an error exit code; "" if its status has no
 // reason.
 func failureOf(pod *corev1.Pod) string {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, c := range list {
-			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-				text := fmt.Sprintf("container %s ended with exit code %d", c.Name, t.ExitCode)
-				if message := lastLine(t.Message); message != "" {
-					text += ": " + message
-				}
-				return text
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+			text := fmt.Sprintf("container %s ended with exit code %d", c.Name, t.ExitCode)
+			if message := lastLine(t.Message); message != "" {
+				text += ": " + message
 			}
+			return text
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason != "" {
 		return strings.TrimSuffix(pod.Status.Reason+": "+lastLine(pod.Status.Message), ": ")
 	}
 	return ""
+}
+
+const (
+	// keepBuilds is how many finished builds of a service are kept: a commit that they built is not built again.
+	keepBuilds = 10
+	// keepFor is how long a finished build is kept at least, so that requests that wait for it can read it.
+	keepFor = time.Hour
+)
+
+// Surplus returns the finished builds of a service that need not be kept.
+func Surplus(jobs []batchv1.Job, now time.Time) []batchv1.Job {
+	over := slices.DeleteFunc(slices.Clone(jobs), func(job batchv1.Job) bool {
+		return Ended(&job) == nil || job.Annotations[AnnotationDigest] == ""
+	})
+	slices.SortFunc(over, func(a, b batchv1.Job) int { return Ended(&b).Compare(*Ended(&a)) })
+	over = over[min(len(over), keepBuilds):]
+	return slices.DeleteFunc(over, func(job batchv1.Job) bool { return now.Sub(*Ended(&job)) < keepFor })
 }

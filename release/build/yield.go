@@ -2,8 +2,12 @@ package build
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+	"unicode"
 
+	"slipway.io/slipway/release/phrase"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -17,11 +21,12 @@ type Yield struct {
 }
 
 const (
-	digestMark  = "sha256:"
-	digestChars = 64
+	digestMark = "sha256:"
 	// longestResult is the maximum length of a result in bytes: Kubernetes truncates termination messages to it.
 	longestResult = 4096
 )
+
+var resultForm = regexp.MustCompile(`^(.*)([@ ])` + digestMark + `([0-9a-f]{64})$`)
 
 // ParseYield parses the result of a build, which is the termination message of its first container. It is one line,
 // optionally with a line break at its end, and nothing else:
@@ -41,55 +46,34 @@ func (r Request) ParseYield(message string) (Yield, error) {
 			"and nothing else to its termination message",
 			r.form())
 	}
-	separator := "@"
-	if r.Package != "" {
-		separator = " "
-	}
-	at := strings.LastIndex(line, separator)
-	name, digest, ok := "", "", false
-	if at >= 0 {
-		name = line[:at]
-		digest, ok = strings.CutPrefix(line[at+1:], digestMark)
-	}
-	if !ok || !isDigest(digest) {
+	expected, parts := r.ExpectedResult(), resultForm.FindStringSubmatch(line)
+	what, separator := r.yields()
+	if parts == nil || parts[2] != separator {
 		return Yield{}, fmt.Errorf("its result is %s, not %s", strictyaml.Quote(line), r.form())
 	}
+	name, repository := parts[1], source.WithoutTag(expected)
+	switch {
+	case name != expected && (r.Package != "" || name != repository):
+		return Yield{}, fmt.Errorf("its result names the %s %s, but build.%s in the catalogue names %s", what,
+			strictyaml.Quote(name), what, expected)
+	case r.Package != "":
+		return Yield{Package: name, SHA256: parts[3]}, nil
+	}
+	return Yield{Image: repository + "@" + digestMark + parts[3]}, nil
+}
+
+// yields returns what the build yields, and what separates its name from its digest.
+func (r Request) yields() (what, separator string) {
 	if r.Package != "" {
-		if name != r.ExpectedResult() {
-			return Yield{}, fmt.Errorf("its result names the package %s, but build.package in the catalogue names %s",
-				strictyaml.Quote(name), r.ExpectedResult())
-		}
-		return Yield{Package: name, SHA256: digest}, nil
+		return "package", " "
 	}
-	repository := withoutTag(r.ExpectedResult())
-	if name != r.ExpectedResult() && name != repository {
-		return Yield{}, fmt.Errorf("its result names the image %s, but build.image in the catalogue names %s",
-			strictyaml.Quote(name), r.ExpectedResult())
-	}
-	return Yield{Image: repository + "@" + digestMark + digest}, nil
+	return "image", "@"
 }
 
 // form returns the expected format of the result.
 func (r Request) form() string {
-	if r.Package != "" {
-		return r.ExpectedResult() + " " + digestMark + "…"
-	}
-	return r.ExpectedResult() + "@" + digestMark + "…"
-}
-
-// isDigest reports whether a text is a SHA-256 in lower-case hexadecimal digits.
-func isDigest(text string) bool {
-	return len(text) == digestChars && !strings.ContainsFunc(text, func(c rune) bool {
-		return (c < '0' || c > '9') && (c < 'a' || c > 'f')
-	})
-}
-
-// withoutTag returns the repository of an image without a digest. A colon before a slash belongs to a registry's port.
-func withoutTag(image string) string {
-	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
-		return image[:at]
-	}
-	return image
+	_, separator := r.yields()
+	return r.ExpectedResult() + separator + digestMark + "…"
 }
 
 // String returns the result in the form that ParseYield reads.
@@ -98,4 +82,52 @@ func (y Yield) String() string {
 		return y.Image
 	}
 	return y.Package + " " + digestMark + y.SHA256
+}
+
+const (
+	// longestLog is how many bytes of a failed build's log are kept, shortLog of one that succeeded: a task must fit
+	// into one Temporal response, even if it builds many services.
+	longestLog, shortLog = 2000, 400
+	// longestLine is how many bytes of a line a message quotes.
+	longestLine = 300
+	ellipsis    = "…"
+)
+
+// TailLines is how many lines of a build's log are read.
+const TailLines = 40
+
+// Tail returns the end of a log for storage and display: without control characters, and without user, password and
+// query in URLs.
+func Tail(log string, failed bool) string {
+	most := shortLog
+	if failed {
+		most = longestLog
+	}
+	// without user, password and query of URLs
+	log = query.ReplaceAllString(userInfo.ReplaceAllString(log, "${1}"), "${1}?…")
+	log = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
+			return r
+		}
+		return -1
+	}, strings.ToValidUTF8(log, "?")))
+	if len(log) <= most {
+		return log
+	}
+	log = log[len(log)-most+len(ellipsis):]
+	if at := strings.IndexByte(log, '\n'); at >= 0 && at < len(log)-1 {
+		log = log[at+1:]
+	}
+	return ellipsis + strings.ToValidUTF8(log, "")
+}
+
+var (
+	userInfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)[^\s/@]*@`)
+	query    = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s?#"'<>]*)[?#][^\s"'<>]*`)
+)
+
+// lastLine returns the last line of a text that is not blank.
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(Tail(text, true)), "\n")
+	return phrase.Cut(strings.TrimSpace(lines[len(lines)-1]), longestLine)
 }

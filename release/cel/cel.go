@@ -1,10 +1,13 @@
-// Package cel writes parts of CEL expressions, the language of Kubernetes' admission policies. Fields that may be
+// Package cel writes admission policies and parts of CEL expressions, their language. Fields that may be
 // absent are selected with ".?", which yields an optional value.
 package cel
 
 import (
 	"fmt"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Label returns an expression for the optional value of an object's label.
@@ -30,4 +33,29 @@ func Field(object, pointer string) string {
 // Members returns an expression for the members of an optional object; an absent object and null have none.
 func Members(optional string) string {
 	return "optional.ofNonZeroValue(" + optional + ".orValue(dyn(null))).orValue({})"
+}
+
+// maxSteps is the maximum number of steps of a strategy, as in the schemas.
+const maxSteps = 50
+
+// Pairs returns an expression that is true if a condition holds for the indexes i and i + 1 of all neighbours in a list
+// of steps.
+func Pairs(list, condition string) string {
+	var indexes []string
+	for i := range maxSteps - 1 {
+		indexes = append(indexes, fmt.Sprint(i))
+	}
+	return fmt.Sprintf("[%s].all(i, i + 1 >= size(%s) || %s)", strings.Join(indexes, ", "), list, condition)
+}
+
+// Object returns an admission policy or binding with this spec, in a version of admissionregistration.k8s.io.
+func Object(version, kind, name string, spec any) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	if err != nil {
+		panic(err) // unreachable: a Kubernetes type always converts
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/" + version,
+		"kind": kind, "spec": content}}
+	u.SetName(name)
+	return u
 }

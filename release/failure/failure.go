@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"slipway.io/slipway/release/revision"
@@ -97,16 +98,14 @@ type Effect struct {
 
 // Is reports whether err is, or wraps, a failure of that kind.
 func Is(err error, kind Kind) bool {
-	var typed *Error
-	return errors.As(err, &typed) && typed.Kind == kind
+	typed, is := errors.AsType[*Error](err)
+	return is && typed.Kind == kind
 }
 
 // Ignore returns err, or nil if it is a failure of one of these kinds.
 func Ignore(err error, kinds ...Kind) error {
-	for _, kind := range kinds {
-		if Is(err, kind) {
-			return nil
-		}
+	if slices.ContainsFunc(kinds, func(kind Kind) bool { return Is(err, kind) }) {
+		return nil
 	}
 	return err
 }

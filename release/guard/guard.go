@@ -5,19 +5,27 @@
 package guard
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
+	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
+	"slipway.io/slipway/release/cel"
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/release/workload"
 )
 
-//go:generate go run ./generate ../../deploy
+//go:generate go run ../generate guard ../../deploy/guard/policies.yaml
 
 const (
 	// DefaultName is the default prefix of the policies' names.
@@ -72,7 +80,7 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 			out = slices.Concat(out, o.namedPolicies(mutating), o.statusByPolicy(mutating), o.editorPolicy(mutating))
 		}
 		for _, k := range all {
-			out = append(out, o.mutating(mutating, k.name(), o.mutatingSpec(k), nil)...)
+			out = append(out, o.mutating(mutating, k.name(), o.mutatingSpec(k), nil, k.patches()...)...)
 		}
 	}
 	if validating != "" {
@@ -89,13 +97,7 @@ const marksName = "marks"
 
 // object builds one object of the installation.
 func (o Options) object(version, kind, name string, spec any) *unstructured.Unstructured {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
-	if err != nil {
-		panic(err) // unreachable: a Kubernetes type always converts
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.GroupName + "/" + version,
-		"kind": kind, "spec": content}}
-	u.SetName(o.Name + "-" + name)
+	u := cel.Object(version, kind, o.Name+"-"+name, spec)
 	u.SetLabels(map[string]string{LabelGuard: o.Name})
 	u.SetAnnotations(map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))})
 	return u
@@ -108,9 +110,6 @@ func (o Options) mutatingSpec(k kind) *admission.MutatingAdmissionPolicySpec {
 	}
 	if k.workload != nil {
 		spec.Variables = append(spec.Variables, k.workload.Variables()...)
-	}
-	for _, expression := range k.patches() {
-		spec.Mutations = append(spec.Mutations, jsonPatch(expression))
 	}
 	return spec
 }
@@ -177,3 +176,148 @@ func (o Options) notTheEngine() admission.MatchCondition {
 	return admission.MatchCondition{Name: "not-the-engine",
 		Expression: notOneOf(slices.Compact(slices.Sorted(slices.Values(o.Identities))))}
 }
+
+// kind is a kind of object that releases borrow.
+type kind struct {
+	traffic.Kind
+	// workload is a workload's kind, whose mark is the claim; nil: the mark of the object is the name of the holder.
+	workload *hold.Kind
+}
+
+// name returns the name of the kind as kubectl prints it: "deployments.apps".
+func (k kind) name() string { return strings.TrimSuffix(k.Resource+"."+k.Group, ".") }
+
+// workloads returns the kinds of workload.
+func workloads() (all []kind) {
+	for _, k := range workload.Kinds {
+		all = append(all, kind{traffic.Kind{Group: k.Resource.Group, Resource: k.Resource.Resource,
+			Pointers: pods.BorrowedFields(k)}, new(hold.Kind(k))})
+	}
+	return all
+}
+
+// kinds returns all kinds that releases borrow, ordered by name.
+func kinds(custom []traffic.Kind) []kind {
+	all := workloads()
+	scaler := traffic.Kind{Group: "autoscaling", Resource: "horizontalpodautoscalers"}
+	for _, field := range pods.AutoscalerLimits() {
+		scaler.Pointers = append(scaler.Pointers, "/spec/"+field)
+	}
+	for _, k := range slices.Concat(traffic.Kinds(), []traffic.Kind{scaler}, custom) {
+		name := kind{Kind: k}.name()
+		if !slices.ContainsFunc(all, func(known kind) bool { return known.name() == name }) {
+			all = append(all, kind{Kind: k})
+		}
+	}
+	slices.SortFunc(all, func(a, b kind) int { return strings.Compare(a.name(), b.name()) })
+	return all
+}
+
+// YAML returns objects as YAML documents.
+func YAML(objects []*unstructured.Unstructured) ([]byte, error) {
+	var out bytes.Buffer
+	for _, o := range objects {
+		raw, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("---\n")
+		out.Write(raw)
+	}
+	return out.Bytes(), nil
+}
+
+var (
+	// held is true if a release has borrowed or created the object.
+	held    = cel.Annotation("oldObject", rollout.AnnotationHeldBy) + ".hasValue()"
+	anyMark = hold.Claimed + " || " + held
+)
+
+func (k kind) marked() string {
+	if k.workload != nil {
+		return hold.Claimed
+	}
+	return held
+}
+
+// notOneOf returns an expression that is true if the edit is by none of these users.
+func notOneOf(identities []string) string {
+	var list []string
+	for _, identity := range identities {
+		list = append(list, strings.ReplaceAll(cel.Text(identity), InNamespace, "' + request.namespace + '"))
+	}
+	return "!(request.userInfo.username in [" + strings.Join(list, ", ") + "])"
+}
+
+// borrowed returns an expression for the texts in which the object lists its borrowed fields, by their JSON Pointers.
+func (k kind) borrowed() string {
+	names := []string{rollout.AnnotationRestore, traffic.AnnotationPlaces}
+	if k.workload != nil {
+		names = []string{workload.AnnotationRollout, workload.AnnotationOriginal}
+	}
+	var texts []string
+	for _, name := range names {
+		texts = append(texts, cel.Annotation("oldObject", name)+".orValue('')")
+	}
+	return strings.Join(texts, " + ")
+}
+
+// patches returns the expressions that restore the stored values of borrowed fields.
+func (k kind) patches() []string {
+	var out []string
+	for _, pointer := range k.Pointers {
+		out = append(out, restoreField(pointer))
+	}
+	// The stored field may be open for a template other than the edit's. The gate sets the same value, in whichever
+	// order both policies run.
+	if k.workload != nil {
+		out = append(out, k.workload.ClaimedPatch())
+	}
+	if k.Metadata {
+		out = append(out, restoreEntries("labels"), restoreEntries("annotations"))
+	}
+	return out
+}
+
+// restoreField returns the expression that restores one field if the object lists it, or a field in it, as borrowed.
+func restoreField(pointer string) string {
+	return fmt.Sprintf(`!variables.borrowed.contains('"%[1]s') || %[3]s == %[2]s ? [] :
+%[2]s.hasValue() ? [JSONPatch{op: "add", path: "%[1]s", value: %[2]s.value()}] :
+[JSONPatch{op: "remove", path: "%[1]s"}]`, pointer, cel.Field("oldObject", pointer), cel.Field("object", pointer))
+}
+
+// restoreEntries returns the expression that restores the labels or annotations that the object lists as borrowed. If
+// an edit removed all of them, it first creates their map again.
+func restoreEntries(part string) string {
+	named := fmt.Sprintf(`variables.borrowed.contains('"/metadata/%s/' + jsonpatch.escapeKey(k) + '"')`, part)
+	path := fmt.Sprintf(`"/metadata/%s/" + jsonpatch.escapeKey(k)`, part)
+	was, is := "oldObject.metadata.?"+part+".orValue({})", "object.metadata.?"+part+".orValue({})"
+	return fmt.Sprintf(`(object.metadata.?%[1]s.hasValue() || !%[2]s.exists(k, %[4]s) ? [] :
+[JSONPatch{op: "add", path: "/metadata/%[1]s", value: {}}]) +
+%[2]s.filter(k, %[4]s && %[3]s[?k] != %[2]s[?k]).map(k, JSONPatch{op: "add", path: %[5]s, value: %[2]s[k]}) +
+%[3]s.filter(k, %[4]s && !(k in %[2]s)).map(k, JSONPatch{op: "remove", path: %[5]s})`, part, was, is, named, path)
+}
+
+// written is true if an entry k of a pair of labels or annotations was written by the gate in this request.
+const written = "!(k in p[0]) && k == '" + gate.Label + "' || k == " +
+	"'" + gate.AnnotationBy + "' && p[1][?k] == optional.of(request.userInfo.username)"
+
+// markVariables are the names of Slipway's labels and annotations that an edit changes, and the release that they
+// belong to.
+var markVariables = []admission.Variable{
+	{Name: "edited", Expression: "[" + entries("labels") + ", " + entries("annotations") +
+		"].map(p, p[0].filter(k, k.startsWith('" + hold.Prefix + "') && p[0][?k] != p[1][?k] && !(" + written +
+		")) + p[1].filter(k, k.startsWith('" + hold.Prefix + "') && !(k in p[0]) && !(" + written +
+		"))).map(l, l.join(', ')).filter(t, t != '')"},
+	{Name: "holder", Expression: cel.Annotation("oldObject", workload.AnnotationClaimedBy) + ".orValue(" +
+		cel.Annotation("oldObject", rollout.AnnotationHeldBy) + ".orValue('a frozen rollout')).split('@')[0]"},
+}
+
+// entries returns an expression for the labels or annotations before and after the edit.
+func entries(part string) string {
+	return fmt.Sprintf("[oldObject.metadata.?%[1]s.orValue({}), object.metadata.?%[1]s.orValue({})]", part)
+}
+
+// markMessage is the message for a rejected edit of a mark.
+const markMessage = "variables.edited.join(', ') + ' belongs to the running release ' + variables.holder + ': end " +
+	"that first, or take the object over with the annotation " + rollout.AnnotationRepair + "=<your name>'"

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -107,23 +108,13 @@ func (i Installed) outdated(policies []unstructured.Unstructured) []string {
 // guardedBy returns what a policy of an installation guards.
 func guardedBy(name string, policy unstructured.Unstructured) string {
 	guarded := strings.TrimPrefix(policy.GetName(), name+"-")
-	switch guarded {
-	case marksName:
-		return Marks
-	case statusByName:
-		return StatusBy
-	case commandsName:
-		return StatusCommands
-	case editorName:
-		return SpecBy
+	for prefix, title := range map[string]string{gatePrefix: gatedKind, namedPrefix: namedKind} {
+		if kind, is := strings.CutPrefix(guarded, prefix); is {
+			return title + kind
+		}
 	}
-	if gated, is := strings.CutPrefix(guarded, gatePrefix); is {
-		return gatedKind + gated
-	}
-	if named, is := strings.CutPrefix(guarded, namedPrefix); is {
-		return namedKind + named
-	}
-	return guarded
+	return cmp.Or(map[string]string{marksName: Marks, statusByName: StatusBy, commandsName: StatusCommands,
+		editorName: SpecBy}[guarded], guarded)
 }
 
 // within reports whether have contains everything in want; have may contain more, such as defaults.

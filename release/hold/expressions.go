@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/release/cel"
 	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
 )
@@ -61,6 +62,9 @@ func differs(pair, counts string) string {
 		"variables.%[1]s[1][?k]))", pair, counts)
 }
 
+// typeRolls is the condition on the update type: with another type a workload has no field that holds.
+const typeRolls = "object.spec.?updateStrategy.?type.orValue('RollingUpdate') == 'RollingUpdate'"
+
 // rolls returns an expression that is true if the workload's own controller would move pods to a changed template.
 func (k Kind) rolls() string {
 	var all []string
@@ -68,7 +72,7 @@ func (k Kind) rolls() string {
 		all = append(all, "object.spec.?replicas.orValue(1) != 0")
 	}
 	if k.Rolling() {
-		all = append(all, "object.spec.?updateStrategy.?type.orValue('RollingUpdate') == 'RollingUpdate'")
+		all = append(all, typeRolls)
 	}
 	if len(all) == 0 {
 		return "true"
@@ -158,15 +162,11 @@ func (k Kind) saved(before string) string {
 // held returns an expression that is true if the field holds after the edit: the template changes, or has changed
 // before and no release has started.
 func (k Kind) held(before string) string {
-	return "variables.rolls && variables.changed || !variables.claimed && " + before + ".hasValue()" + k.stillRolls()
-}
-
-// stillRolls returns the condition on the update type: with another type a workload has no such field.
-func (k Kind) stillRolls() string {
+	held := "variables.rolls && variables.changed || !variables.claimed && " + before + ".hasValue()"
 	if k.Rolling() {
-		return " && object.spec.?updateStrategy.?type.orValue('RollingUpdate') == 'RollingUpdate'"
+		held += " && " + typeRolls
 	}
-	return ""
+	return held
 }
 
 // encode returns an expression that encodes a field's optional value for AnnotationHeld.
@@ -212,4 +212,131 @@ func (k Kind) Touched() string {
 		touched = append(touched, cel.Annotation("object", name)+" != "+cel.Annotation("oldObject", name))
 	}
 	return strings.Join(touched, " || ")
+}
+
+// EditorVariables returns the variables of EditorPatch: the user to record on a Rollout as its last editor, an optional
+// value.
+func EditorVariables() []admission.Variable {
+	return []admission.Variable{{Name: "editor", Expression: fmt.Sprintf(
+		"object.?spec != oldObject.?spec ? optional.of(%s) : %s", user,
+		cel.Annotation("oldObject", gate.AnnotationEditor))}}
+}
+
+// EditorPatch returns the expression that records who edits the spec of a Rollout. It overrides what the edit itself
+// sets there.
+func EditorPatch() string {
+	return fmt.Sprintf(`variables.editor == %s ? [] :
+(object.metadata.?annotations.hasValue() ? [] : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}]) +
+(variables.editor.hasValue() ? [JSONPatch{op: "add", path: "%[2]s", value: variables.editor.value()}] : [JSONPatch{op: "remove", path: "%[2]s"}])`,
+		cel.Annotation("object", gate.AnnotationEditor), jsonpatch.Annotation(gate.AnnotationEditor))
+}
+
+// The expressions of this file have a Rollout as their parameter, and apply to new workloads too: a workload that a
+// Rollout names is labelled and held before the engine has seen either.
+
+const (
+	created = "request.operation == 'CREATE'"
+	// labelValue is gate.LabelValue in CEL. CEL has no digest: until the controller corrects it, the label of a long
+	// name is the beginning of the name.
+	labelValue = "(params.metadata.name.size() <= 63 ? params.metadata.name : params.metadata.name.substring(0, 62) + 'x')"
+)
+
+// OrCreated extends a condition for edits so that a new object meets it too.
+func OrCreated(condition string) string { return created + " || (" + condition + ")" }
+
+// Unlabelled is true if the workload has no Rollout's label, unless this policy wrote it in an earlier round.
+var Unlabelled = fmt.Sprintf("(%s || !%s.hasValue()) && %s.orValue(%[4]s) == %[4]s", created,
+	cel.Label("oldObject", gate.Label),
+	cel.Label("object", gate.Label), labelValue)
+
+// Named returns an expression that is true if the Rollout names the workload and is neither disabled nor being deleted.
+func (k Kind) Named() string {
+	return fmt.Sprintf("%[1]s.?name.orValue('') == object.metadata.?name.orValue('') && %[1]s.?kind.orValue('') == "+
+		"%[2]s && "+
+		"%[1]s.?apiVersion.orValue('').startsWith(%[3]s) && !params.spec.?disabled.orValue(false) && "+
+		"!params.metadata.?deletionTimestamp.hasValue()",
+		"params.spec.?workloadRef", cel.Text(k.Kind), cel.Text(k.Resource.Group+"/"))
+}
+
+// NamedPatches returns the expressions that label the workload, write AnnotationWhy, and hold the edit.
+func (k Kind) NamedPatches() []string {
+	const name = "?"
+	why := strings.ReplaceAll(cel.Text(gate.Why(name, k.Kind)), name, "' + params.metadata.name + '")
+	return []string{
+		write("labels", gate.Label, labelValue),
+		write("annotations", gate.AnnotationWhy, why),
+		created + " ? [] : " + k.GatePatch(),
+	}
+}
+
+// write returns an expression that sets a label or annotation and creates their map if there is none.
+func write(part, name, value string) string {
+	return fmt.Sprintf(`object.metadata.?%[1]s[?%[2]s] == optional.of(%[3]s) ? [] :
+(object.metadata.?%[1]s.hasValue() ? [] : [JSONPatch{op: "add", path: "/metadata/%[1]s", value: {}}]) +
+[JSONPatch{op: "add", path: "/metadata/%[1]s/" + jsonpatch.escapeKey(%[2]s), value: %[3]s}]`, part, cel.Text(name), value)
+}
+
+// The parts of a Rollout's status that matter to commands. Clients other than the engine may change only commands.
+const (
+	statusEngine = "slipway"
+	statusBy     = "by"
+	approved     = "StepReady"
+)
+
+// StatusPatch returns the expression that restores the engine's part of a Rollout's status and records who sends a
+// command, regardless of what the edit sets there. Repeating a stored command does not change its sender.
+func StatusPatch() string {
+	was := cel.Field("oldObject", "/status/"+statusEngine)
+	return fmt.Sprintf(`!object.?status.hasValue() ? [] :
+!%[1]s.hasValue() ? (object.status.?%[2]s.hasValue() ? [JSONPatch{op: "remove", path: "/status/%[2]s"}] : []) :
+[JSONPatch{op: "add", path: "/status/%[2]s", value: %[1]s.value()}] +
+(variables.commanded ? [JSONPatch{op: "add", path: "/status/%[2]s/%[3]s", value: %[4]s}] : [])`, was, statusEngine, statusBy, user)
+}
+
+// StatusVariables returns the variables of StatusPatch and StatusRefusals: parts of the status before and after the
+// edit, and what it changes.
+func StatusVariables() []admission.Variable {
+	part := func(name string) string { return "variables.statuses.map(s, " + cel.Members("s.?"+name) + ")" }
+	return []admission.Variable{
+		{Name: "statuses", Expression: "[oldObject, object].map(o, " + cel.Members("o.?status") + ")"},
+		{Name: "engine", Expression: part(statusEngine)},
+		{Name: "styles", Expression: "[" + part("canaryStatus") + ", " + part("blueGreenStatus") + "]"},
+		{Name: "commanded", Expression: "variables.styles.exists(p, " + commands + ".exists(k, p[0][?k] != p[1][?k]))"},
+		{Name: "edited", Expression: strings.Join([]string{
+			changes("variables.statuses", "!(k in ['canaryStatus', 'blueGreenStatus', '"+statusEngine+"'])"),
+			changes("variables.styles[0]", notCommands) + ".map(k, 'canaryStatus.' + string(k))",
+			changes("variables.styles[1]", notCommands) + ".map(k, 'blueGreenStatus.' + string(k))",
+			changes("variables.engine", "!(k == '"+statusBy+"' && variables.engine[1][?k] == optional.of("+user+"))") +
+				".map(k, '" + statusEngine + ".' + string(k))",
+		}, " + ")},
+		{Name: "states", Expression: "variables.styles.filter(p, p[0].?currentStepState != p[1].?currentStepState)" +
+			".map(p, string(p[1].?currentStepState.orValue('')))"},
+	}
+}
+
+const (
+	commands    = "['currentStepState', 'nextStepIndex']"
+	notCommands = "!(k in " + commands + ")"
+)
+
+// changes returns an expression for the counted keys that differ between the two maps of a pair.
+func changes(pair, counts string) string {
+	return fmt.Sprintf("(%[1]s[0].filter(k, %[2]s && %[1]s[0][?k] != %[1]s[1][?k]) + "+
+		"%[1]s[1].filter(k, %[2]s && !(k in %[1]s[0])))", pair, counts)
+}
+
+// StatusRefusals returns the validations for edits of a Rollout's status by other clients.
+func StatusRefusals() []admission.Validation {
+	return []admission.Validation{
+		{Expression: "variables.edited.size() == 0",
+			Message: "others than Slipway only send commands in the status of a Rollout",
+			MessageExpression: "'only Slipway writes ' + variables.edited.join(', ') + ' in the status of Rollout ' " +
+				"+ object.metadata.name + ': others change only currentStepState, to " + approved +
+				", or nextStepIndex, in canaryStatus or blueGreenStatus'"},
+		{Expression: "variables.states.all(s, s == '" + approved + "')",
+			Message: "currentStepState can only be set to " + approved,
+			MessageExpression: "'in the status of Rollout ' + object.metadata.name + ', currentStepState can not be " +
+				"set to ' + variables.states.filter(s, s != '" + approved + "').join(', ') + ': set it to " + approved +
+				" to approve the step, or change nextStepIndex to go to another one'"},
+	}
 }

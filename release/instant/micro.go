@@ -1,4 +1,5 @@
 // Package instant provides the timestamp type of API objects.
+// +kubebuilder:object:generate=true
 package instant
 
 import (
@@ -36,15 +37,4 @@ func (m *Micro) UnmarshalJSON(raw []byte) error {
 		m.Time = time.Time(at).Local()
 	}
 	return nil
-}
-
-// DeepCopyInto copies m.
-func (m *Micro) DeepCopyInto(out *Micro) { *out = *m }
-
-// DeepCopy returns a copy of m.
-func (m *Micro) DeepCopy() *Micro {
-	if m == nil {
-		return nil
-	}
-	return new(*m)
 }

@@ -5,6 +5,7 @@ package jsonpatch
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -143,19 +144,52 @@ func Put(object map[string]any, pointer string, value any) {
 func Drop(object map[string]any, pointer string) {
 	path := steps(pointer)
 	last := len(path) - 1
-	parent := members(object, path[:last])
+	parent := DigObject(object, path[:last]...)
 	delete(parent, path[last])
 	if len(parent) == 0 && last == 2 && path[0] == "metadata" {
-		delete(members(object, path[:1]), path[1])
+		delete(DigObject(object, path[:1]...), path[1])
 	}
 }
 
-// members returns the object at a path, nil if there is none.
-func members(object map[string]any, path []string) map[string]any {
-	for _, name := range path {
-		object, _ = object[name].(map[string]any)
+// ParseObject reads an object from its JSON.
+func ParseObject(raw []byte) (*unstructured.Unstructured, error) {
+	if len(raw) == 0 {
+		return nil, errors.New("an object is missing")
 	}
-	return object
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(raw); err != nil {
+		return nil, fmt.Errorf("an object can't be read: %w", err)
+	}
+	return object, nil
+}
+
+// Dig returns the value at a path of member names, nil if there is none.
+func Dig(object map[string]any, path ...string) any {
+	value, _, _ := unstructured.NestedFieldNoCopy(object, path...)
+	return value
+}
+
+// DigObject returns the object at a path, nil if there is none.
+func DigObject(object map[string]any, path ...string) map[string]any {
+	found, _ := Dig(object, path...).(map[string]any)
+	return found
+}
+
+// DigString returns the string at a path, "" if there is none.
+func DigString(object map[string]any, path ...string) string {
+	found, _ := Dig(object, path...).(string)
+	return found
+}
+
+// DigObjects returns the elements of a list that are objects.
+func DigObjects(object map[string]any, path ...string) (all []map[string]any) {
+	list, _ := Dig(object, path...).([]any)
+	for _, element := range list {
+		if one, is := element.(map[string]any); is {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // Apply returns a copy of the object after a patch of adds and removes; other operations are ignored.

@@ -6,10 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 )
 
 // ActionKind is the kind of the next action for a Rollout object.
@@ -81,12 +84,13 @@ type Snapshot struct {
 // it.
 func Decide(s Snapshot) NextAction {
 	o := s.Object
-	guarded := hasFinalizer(o)
+	guarded := slices.Contains(o.Finalizers, v1beta1.Finalizer)
+	_, named := Manages(workload.Engine{}, o)
 	switch {
 	case o.DeletionTimestamp != nil && !guarded:
 		return NextAction{Kind: DoNothing}
 	// an object of the other product's controller already has the finalizer, but names no engine
-	case !guarded || o.DeletionTimestamp == nil && !namesEngine(o):
+	case !guarded || o.DeletionTimestamp == nil && !named:
 		return NextAction{Kind: DoAddFinalizer, Reason: "the Rollout lacks the finalizer or the name of its engine"}
 	case o.DeletionTimestamp == nil && o.Annotations[AnnotationHash] != StrategyHash(o.Spec.Strategy):
 		return NextAction{Kind: DoWriteHash, Reason: "the strategy hash is out of date"}
@@ -102,20 +106,11 @@ func Decide(s Snapshot) NextAction {
 		next := s.showIdle()
 		next.At = s.Now.Add(missingWorkloadInterval)
 		return next
-	case !s.marked():
+	case !Marked(s.Object, s.Workload):
 		return NextAction{Kind: DoMark, Workload: s.Workload,
 			Reason: "the workload has no mark yet: its pod template changes are held once it has"}
 	}
 	return s.decideIdle()
-}
-
-func hasFinalizer(o *v1beta1.Rollout) bool {
-	for _, f := range o.Finalizers {
-		if f == v1beta1.Finalizer {
-			return true
-		}
-	}
-	return false
 }
 
 // wantsDetach reports whether the object no longer controls its workload: it is being deleted or disabled.
@@ -124,26 +119,17 @@ func (s Snapshot) wantsDetach() bool {
 }
 
 // releaseInProgress reports whether a release of the object is in progress.
-func (s Snapshot) releaseInProgress() bool {
-	return s.Object.Status.Slipway != nil && s.Object.Status.Slipway.Open
-}
+func (s Snapshot) releaseInProgress() bool { return s.engine().Open }
 
-func (s Snapshot) marked() bool {
-	return s.Workload.Labels[gate.Label] == gate.LabelValue(s.Object.Name)
+// engine returns the engine's own fields of the status.
+func (s Snapshot) engine() v1beta1.EngineStatus {
+	return ptr.Deref(s.Object.Status.Slipway, v1beta1.EngineStatus{})
 }
 
 // key returns a command's idempotency key, made from the state that the command reacts to: several processes that see
 // the same state send one command.
 func (s Snapshot) key(what string, of any) string {
 	return fmt.Sprintf("%s/%s/%v", s.Object.UID, what, of)
-}
-
-// seq returns the sequence number of the newest status that the engine has written.
-func (s Snapshot) seq() int64 {
-	if s.Object.Status.Slipway == nil {
-		return 0
-	}
-	return s.Object.Status.Slipway.Seq
 }
 
 // detach makes the release give up the workload.
@@ -161,17 +147,15 @@ func (s Snapshot) detach() NextAction {
 // again for each status that it shows.
 func (s Snapshot) onceKey(what string, why any) string {
 	of := fmt.Sprintf("%s/%v", s.Object.Status.Slipway.Release, why)
-	for _, c := range s.Object.Status.Conditions {
-		if c.Type == v1beta1.ConditionStalled {
-			of = fmt.Sprintf("%s/%d", of, s.seq())
-		}
+	if conditionOf(s.Object.Status.Conditions, v1beta1.ConditionStalled).Type != "" {
+		of = fmt.Sprintf("%s/%d", of, s.engine().Seq)
 	}
 	return s.key(what, of)
 }
 
 // unmark removes the object's marks and holds from the workload; then the object shows that, or loses its finalizer.
 func (s Snapshot) unmark() NextAction {
-	if w := s.Workload; w != nil && w.DeletionTimestamp == nil && (s.marked() || w.Held != nil && w.Claim == "") {
+	if w := s.Workload; w != nil && w.DeletionTimestamp == nil && (Marked(s.Object, w) || w.Held != nil && w.Claim == "") {
 		return NextAction{Kind: DoUnmark, Workload: w, Reason: "the workload's own controller takes over again"}
 	}
 	if s.Object.DeletionTimestamp != nil {
@@ -245,18 +229,13 @@ func (s Snapshot) begin(declared string) NextAction {
 	if at := since.Add(AnnouncementDelay); s.Now.Before(at) {
 		return NextAction{Kind: DoNothing, At: at, Reason: "the Rollout may still be edited"}
 	}
-	return s.release(DoStart, declared, s.seq())
+	return s.release(DoStart, declared, s.engine().Seq)
 }
 
 // announcedAt returns when the pending release was announced; false if none is.
 func announcedAt(s v1beta1.RolloutStatus) (since time.Time, is bool) {
-	for _, c := range s.Conditions {
-		if c.Type == v1beta1.ConditionProgressing && c.Reason == v1beta1.ReasonInitializing &&
-			s.Phase == v1beta1.PhaseProgressing {
-			return c.LastTransitionTime.Time, true
-		}
-	}
-	return time.Time{}, false
+	c := conditionOf(s.Conditions, v1beta1.ConditionProgressing)
+	return c.LastTransitionTime.Time, c.Reason == v1beta1.ReasonInitializing && s.Phase == v1beta1.PhaseProgressing
 }
 
 // release returns the action that starts a release of a pod template.
@@ -267,7 +246,7 @@ func (s Snapshot) release(do ActionKind, declared string, of any) NextAction {
 	if s.Workload.Held == nil && rolloutIDChanged(s.Object, s.Workload) { // no policy records who changes a label
 		next.Reason, next.By = "the workload's rollout-id has changed", ""
 	}
-	if engine := s.Object.Status.Slipway; engine != nil && engine.RolledBack == declared {
+	if s.Object.Status.Slipway != nil && s.engine().RolledBack == declared {
 		next.Confirm = "this version was rolled back before and is declared again"
 	}
 	return next
@@ -277,9 +256,8 @@ func (s Snapshot) release(do ActionKind, declared string, of any) NextAction {
 // object's spec, or the workload.
 func (s Snapshot) duringRelease() NextAction {
 	o := s.Object
-	if c := Pending(o.Status); c != nil {
-		command := rollout.Command{Verb: c.Verb, Actor: c.By, ToStep: c.ToStep, State: c.State, Gate: c.Gate}
-		return NextAction{Kind: DoCommand, Command: command, Key: s.key(string(c.Verb), c.State),
+	if c := pending(o.Status); c != nil {
+		return NextAction{Kind: DoCommand, Command: *c, Key: s.key(string(c.Verb), c.State),
 			Reason: "the status was changed"}
 	}
 	w := s.Workload
@@ -291,7 +269,7 @@ func (s Snapshot) duringRelease() NextAction {
 		return s.edited()
 	}
 	// it was unpaused before the status showed its pause
-	if !o.Spec.Strategy.Paused && isPaused(o) && declaredPaused(o) {
+	if !o.Spec.Strategy.Paused && isPaused(o) && s.engine().PausedByObject {
 		return NextAction{Kind: DoCommand, Key: s.key("resume",
 			fmt.Sprintf("%s/%d", o.Status.Slipway.Release, o.Generation)), Reason: "the Rollout was edited",
 			Command: rollout.Command{Verb: rollout.VerbResume, Actor: editorOf(o), Reason: "spec.strategy.paused"}}
@@ -311,23 +289,16 @@ func (s Snapshot) edited() NextAction {
 	switch {
 	case o.Spec.Strategy.Paused && !paused:
 		next.First = &rollout.Command{Verb: rollout.VerbPause, Actor: editorOf(o), Reason: "spec.strategy.paused"}
-	case !o.Spec.Strategy.Paused && paused && declaredPaused(o):
+	case !o.Spec.Strategy.Paused && paused && s.engine().PausedByObject:
 		next.First = &rollout.Command{Verb: rollout.VerbResume, Actor: editorOf(o), Reason: "spec.strategy.paused"}
 	}
 	return next
 }
 
-// isPaused reports whether the object's status shows a pause.
+// isPaused reports whether the object's status shows a pause. Only one that came from the object's spec ends with an
+// edit of the object: a pause sent another way (CLI, API) survives it.
 func isPaused(o *v1beta1.Rollout) bool {
-	return slices.ContainsFunc(o.Status.Conditions, func(c v1beta1.Condition) bool {
-		return c.Type == v1beta1.ConditionProgressing && c.Reason == v1beta1.ReasonPaused
-	})
-}
-
-// declaredPaused reports whether the pause came from the object's spec: a pause sent another way (CLI, API) survives an
-// edit of the object.
-func declaredPaused(o *v1beta1.Rollout) bool {
-	return o.Status.Slipway != nil && o.Status.Slipway.PausedByObject
+	return conditionOf(o.Status.Conditions, v1beta1.ConditionProgressing).Reason == v1beta1.ReasonPaused
 }
 
 // editorOf returns the user that edited the object last.
@@ -352,7 +323,9 @@ func (s Snapshot) redeclared() NextAction {
 	byRelease := saved.FinalTemplateBy != "" || saved.RollingBack || w.Next == saved.Declared
 	switch w.Template {
 	case saved.Declared:
-		if !isRedeclared(s.Object.Status) {
+		// If another version was declared and reverted before the release read it, the workload looks as the release
+		// left it: only this condition shows that the release needs a retry.
+		if conditionOf(s.Object.Status.Conditions, v1beta1.ConditionStalled).Reason != reasonRedeclared {
 			return NextAction{Kind: DoNothing}
 		}
 		return NextAction{Kind: DoCommand, Key: s.onceKey("again", ""),
@@ -372,16 +345,4 @@ func (s Snapshot) redeclared() NextAction {
 		return NextAction{Kind: DoNothing, Reason: "a blue-green release cannot take a third version"}
 	}
 	return s.release(DoSupersede, w.Template, engine.Release)
-}
-
-// isRedeclared reports whether the release is stalled because its workload declared another version. If that version
-// was reverted before the release read it, the workload looks as the release left it, so only this condition shows that
-// the release needs a retry.
-func isRedeclared(s v1beta1.RolloutStatus) bool {
-	for _, c := range s.Conditions {
-		if c.Type == v1beta1.ConditionStalled && c.Reason == reasonRedeclared {
-			return true
-		}
-	}
-	return false
 }

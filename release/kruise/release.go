@@ -2,11 +2,13 @@ package kruise
 
 import (
 	"encoding/json"
+	"strings"
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 )
 
 // Via is the channel, as recorded in the audit, of what a client requests through an object.
@@ -44,4 +46,47 @@ func SpecOf(r *v1beta1.Rollout) (strategy.Spec, []string, error) {
 // RefOf returns the reference by which a release names the object that requested it.
 func RefOf(r *v1beta1.Rollout) rollout.ObjectRef {
 	return rollout.ObjectRef{Namespace: r.Namespace, Name: r.Name, UID: string(r.UID)}
+}
+
+// pending returns the command that a client left in the status; nil if the status is as the engine wrote it. A changed
+// nextStepIndex is a jump. Any changed currentStepState asks for an approval; the release decides whether it can be
+// approved. The actor is the user as authenticated by the API server; "" if no admission policy records it.
+func pending(s v1beta1.RolloutStatus) *rollout.Command {
+	engine := s.Slipway
+	if engine == nil || engine.Seq == 0 {
+		return nil
+	}
+	common := commonOf(s)
+	c := &rollout.Command{Actor: engine.By, State: engine.Seq, Gate: engine.Gate}
+	switch {
+	case common.NextStepIndex != engine.NextStepIndex:
+		c.Verb, c.ToStep = rollout.VerbJump, int(common.NextStepIndex)
+	case common.CurrentStepState != engine.StepState:
+		c.Verb = rollout.VerbApprove
+	default:
+		return nil
+	}
+	return c
+}
+
+// MayWrite reports whether the status of a release may replace the stored one: the stored status has no command that
+// the release has not answered, or the release has ended, so that it can no longer take a command.
+func MayWrite(v rollout.View, stored v1beta1.RolloutStatus) bool {
+	command := pending(stored)
+	return command == nil || command.State <= v.AnsweredState || v.Status.FinishedAt != nil
+}
+
+// KeyEngine names the engine that manages Rollouts. As a label of a namespace its value is the engine's name, for all
+// Rollouts there that no engine manages yet; as an annotation of a Rollout it is "<name>/<UID>" of the engine that
+// manages it.
+const KeyEngine = "slipway.io/engine"
+
+// EngineText returns the annotation's value.
+func EngineText(e workload.Engine) string { return e.Name + "/" + e.UID }
+
+// Manages reports whether an engine manages an object, and whether the object names an engine at all. To hand an object
+// to another engine, remove the annotation.
+func Manages(e workload.Engine, r *v1beta1.Rollout) (ours, named bool) {
+	_, uid, _ := strings.Cut(r.Annotations[KeyEngine], "/")
+	return uid == e.UID, uid != ""
 }

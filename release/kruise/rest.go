@@ -1,11 +1,14 @@
 package kruise
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
@@ -22,11 +25,7 @@ func IdleStatus(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rol
 	was := object.Status
 	status := v1beta1.RolloutStatus{ObservedGeneration: object.Generation, Phase: v1beta1.PhaseHealthy,
 		Conditions: lastingConditions(was.Conditions)}
-	engine := v1beta1.EngineStatus{}
-	if was.Slipway != nil {
-		engine = *was.Slipway
-	}
-	engine.Gate, engine.Open, engine.By = "", false, ""
+	engine := idleEngine(was)
 	engine.RolloutID = idleRolloutID(object, w)
 	switch {
 	case object.Spec.Disabled:
@@ -37,7 +36,7 @@ func IdleStatus(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rol
 		status.Message = fmt.Sprintf("%s %s does not exist yet", object.Spec.WorkloadRef.Kind,
 			object.Spec.WorkloadRef.Name)
 	default:
-		status.Message = orElse(lastOutcome(status.Conditions),
+		status.Message = cmp.Or(conditionOf(status.Conditions, v1beta1.ConditionProgressing).Message,
 			"no release is running: a change of the workload's pod template starts one")
 	}
 	if w == nil {
@@ -46,21 +45,26 @@ func IdleStatus(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rol
 		return status
 	}
 	common := commonOf(was)
-	common.ObservedWorkloadGeneration, common.RolloutHash = w.Generation, StrategyHash(object.Spec.Strategy)
-	revision := orElse(w.Revision, revisionOf(was))
-	common.ObservedRolloutID = orElse(w.RolloutID, revision)
+	common.ObservedWorkloadGeneration = w.Generation
+	revision := cmp.Or(w.Revision, *partOf(&was).revision)
+	common.ObservedRolloutID = cmp.Or(w.RolloutID, revision)
 	common.StableRevision, common.PodTemplateHash = revision, hashOfRevision(w, revision)
 	common.CurrentStepIndex, common.NextStepIndex = int32(steps(object)), -1
 	common.CurrentStepState, common.FinalisingStep = string(rollout.StateCompleted), ""
 	common.Message = status.Message
 	if common.LastUpdateTime == nil || was.Phase != status.Phase {
-		at := metav1.NewTime(now.Truncate(time.Second))
-		common.LastUpdateTime = &at
+		common.LastUpdateTime = new(metav1.NewTime(now.Truncate(time.Second)))
 	}
-	fill(&status, object, common, numbers{revision: revision, replicas: w.Updated, ready: w.UpdatedReady()})
-	engine.StepState, engine.NextStepIndex, engine.Template = common.CurrentStepState, common.NextStepIndex, w.Template
-	status.Slipway = &engine
+	engine.Template = w.Template
+	fill(&status, object, common, numbers{revision: revision, replicas: w.Updated, ready: w.UpdatedReady()}, engine)
 	return status
+}
+
+// idleEngine returns the engine's own fields in a status without a release.
+func idleEngine(was v1beta1.RolloutStatus) v1beta1.EngineStatus {
+	engine := ptr.Deref(was.Slipway, v1beta1.EngineStatus{})
+	engine.Gate, engine.Open, engine.By = "", false, ""
+	return engine
 }
 
 // idleRolloutID returns the rollout-id that needs no release: the last released one. It is the workload's own if the
@@ -96,22 +100,12 @@ func rolloutIDChanged(object *v1beta1.Rollout, w *Workload) bool {
 		w.RolloutID != engine.RolloutID
 }
 
-// lastOutcome returns how the last release ended, as text; "" if there was none.
-func lastOutcome(list []v1beta1.Condition) string {
-	for _, c := range list {
-		if c.Type == v1beta1.ConditionProgressing {
-			return c.Message
-		}
-	}
-	return ""
-}
-
 // lastingConditions returns the conditions of the last release that stay until the next one: those that held only while
 // it ran are dropped.
 func lastingConditions(before []v1beta1.Condition) (list []v1beta1.Condition) {
 	for _, c := range before {
 		if c.Type == v1beta1.ConditionSucceeded || c.Type == v1beta1.ConditionProgressing &&
-			c.Status == statusOf(false) {
+			c.Status == string(corev1.ConditionFalse) {
 			list = append(list, c)
 		}
 	}
@@ -130,43 +124,26 @@ func AnnouncedStatus(object *v1beta1.Rollout, w *Workload, why string, now time.
 		text = "the workload's rollout-id has changed: its release is about to start"
 	}
 	common := commonOf(was)
-	common.ObservedWorkloadGeneration, common.RolloutHash = w.Generation, StrategyHash(object.Spec.Strategy)
-	common.ObservedRolloutID = orElse(w.RolloutID, w.Revision)
+	common.ObservedWorkloadGeneration = w.Generation
+	common.ObservedRolloutID = cmp.Or(w.RolloutID, w.Revision)
 	common.PodTemplateHash = hashOfRevision(w, w.Revision)
-	common.CurrentStepIndex, common.NextStepIndex = 1, stepAfterFirst(object)
+	common.CurrentStepIndex, common.NextStepIndex = 1, -1
+	if steps(object) > 1 {
+		common.NextStepIndex = 2
+	}
 	common.CurrentStepState, common.FinalisingStep, common.Message = string(rollout.StateBeforeUpgrade), "", text
 	if was.Phase != v1beta1.PhaseProgressing {
-		at := metav1.NewTime(now.Truncate(time.Second))
-		common.LastUpdateTime = &at
+		common.LastUpdateTime = new(metav1.NewTime(now.Truncate(time.Second)))
+	}
+	all := conditionList{before: was.Conditions, now: now}
+	all.set(v1beta1.ConditionProgressing, true, v1beta1.ReasonInitializing, text)
+	if why != "" {
+		all.set(v1beta1.ConditionStalled, true, reasonFailed, text)
 	}
 	status := v1beta1.RolloutStatus{ObservedGeneration: object.Generation, Phase: v1beta1.PhaseProgressing,
-		Message: text}
-	fill(&status, object, common, numbers{revision: w.Revision})
-	set := func(kind, reason string) {
-		status.Conditions = append(status.Conditions,
-			condition(was.Conditions, now, v1beta1.Condition{Type: kind, Status: statusOf(true),
-				Reason: reason, Message: text}))
-	}
-	set(v1beta1.ConditionProgressing, v1beta1.ReasonInitializing)
-	if why != "" {
-		set(v1beta1.ConditionStalled, reasonFailed)
-	}
-	engine := v1beta1.EngineStatus{}
-	if was.Slipway != nil {
-		engine = *was.Slipway
-	}
-	engine.StepState, engine.NextStepIndex, engine.Gate, engine.By, engine.Open = common.CurrentStepState,
-		common.NextStepIndex, "", "", false
-	status.Slipway = &engine
+		Message: text, Conditions: all.list}
+	fill(&status, object, common, numbers{revision: w.Revision}, idleEngine(was))
 	return status
-}
-
-// stepAfterFirst returns 2, or -1 if the object has only one step.
-func stepAfterFirst(object *v1beta1.Rollout) int32 {
-	if steps(object) > 1 {
-		return 2
-	}
-	return -1
 }
 
 func steps(object *v1beta1.Rollout) int {
@@ -177,24 +154,6 @@ func steps(object *v1beta1.Rollout) int {
 		return len(s.Canary.Steps)
 	}
 	return 0
-}
-
-// revisionOf returns the newest revision in a status.
-func revisionOf(s v1beta1.RolloutStatus) string {
-	switch {
-	case s.BlueGreenStatus != nil:
-		return s.BlueGreenStatus.UpdatedRevision
-	case s.CanaryStatus != nil:
-		return s.CanaryStatus.CanaryRevision
-	}
-	return ""
-}
-
-func orElse(text, other string) string {
-	if text != "" {
-		return text
-	}
-	return other
 }
 
 // hashOfRevision returns the value of the pods' revision label: the part of the revision's name after the workload's

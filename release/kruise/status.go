@@ -4,6 +4,7 @@
 package kruise
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -11,10 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // AnnotationHash holds a Rollout's StrategyHash, where other tools look for it.
@@ -45,26 +48,23 @@ func ReleaseStatus(v rollout.View, object *v1beta1.Rollout, now time.Time) v1bet
 	s := v.Status
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration = max(s.ObservedWorkloadGeneration, common.ObservedWorkloadGeneration)
-	common.ObservedRolloutID = s.RolloutID
-	common.RolloutHash = StrategyHash(object.Spec.Strategy)
 	announced, revision := announcedFor(was, s)
-	common.StableRevision = orElse(s.StableRevision, announced.StableRevision)
-	common.PodTemplateHash = orElse(s.PodTemplateHash, announced.PodTemplateHash)
+	common.StableRevision = cmp.Or(s.StableRevision, announced.StableRevision)
+	common.PodTemplateHash = cmp.Or(s.PodTemplateHash, announced.PodTemplateHash)
 	common.CurrentStepIndex, common.NextStepIndex = int32(s.CurrentStepIndex), int32(s.NextStepIndex)
 	common.CurrentStepState = stepState(v)
 	common.FinalisingStep = s.FinalisingStep
 	common.Message = s.Reason
-	at := metav1.NewTime(s.LastUpdateTime.Truncate(time.Second))
-	common.LastUpdateTime = &at
-	numbers := numbers{revision: orElse(s.CanaryRevision, revision), replicas: s.CanaryReplicas,
+	common.LastUpdateTime = new(metav1.NewTime(s.LastUpdateTime.Truncate(time.Second)))
+	numbers := numbers{revision: cmp.Or(s.CanaryRevision, revision), replicas: s.CanaryReplicas,
 		ready: s.CanaryReadyReplicas}
+	engine := ptr.Deref(was.Slipway, v1beta1.EngineStatus{})
 	if before := commonOf(was); v.Ending == rollout.EndNone && before.CurrentStepIndex == common.CurrentStepIndex &&
 		before.CurrentStepState == common.CurrentStepState &&
-		common.CurrentStepState == string(rollout.StateUpgrade) && was.Slipway != nil &&
-		was.Slipway.Release == s.Record {
-		replicas, ready := countsOf(was) // the release counts pods only once they are ready
-		numbers.replicas, numbers.ready = max(numbers.replicas, min(replicas, s.Replicas)),
-			max(numbers.ready, min(ready, s.Replicas))
+		common.CurrentStepState == string(rollout.StateUpgrade) && was.Slipway != nil && engine.Release == s.Record {
+		shown := partOf(&was) // the release counts pods only once they are ready
+		numbers.replicas, numbers.ready = max(numbers.replicas, min(*shown.replicas, s.Replicas)),
+			max(numbers.ready, min(*shown.ready, s.Replicas))
 	}
 	end := ended(v)
 	switch {
@@ -75,27 +75,18 @@ func ReleaseStatus(v rollout.View, object *v1beta1.Rollout, now time.Time) v1bet
 	case end:
 		common.NextStepIndex = -1
 	}
-	if common.ObservedRolloutID == "" {
-		common.ObservedRolloutID = numbers.revision
-	}
+	common.ObservedRolloutID = cmp.Or(s.RolloutID, numbers.revision)
 	status := v1beta1.RolloutStatus{ObservedGeneration: max(v.Generation, was.ObservedGeneration), Message: s.Reason,
-		Phase: phase(v, object)}
-	fill(&status, object, common, numbers)
-	status.Conditions = conditions(v, object, now)
-	gate := v.Gate
+		Phase: phase(v, object), Conditions: conditions(v, object, now)}
+	id, gate := s.RolloutID, v.Gate
+	if s.Undo != nil && was.Slipway != nil {
+		id = engine.RolloutID // an undo has none: that of the workload is still the last released one
+	}
 	if end {
 		gate = "" // no step waits any more
 	}
-	status.Slipway = &v1beta1.EngineStatus{StepState: common.CurrentStepState, NextStepIndex: common.NextStepIndex,
-		Gate:    gate,
-		Release: s.Record, Template: v.Template, RolloutID: s.RolloutID, RolledBack: v.RolledBack, Open: !end,
-		PausedByObject: v.PausedByObject}
-	if was.Slipway != nil {
-		status.Slipway.Seq = was.Slipway.Seq
-		if s.Undo != nil { // an undo has no rollout-id: that of the workload is still the last released one
-			status.Slipway.RolloutID = was.Slipway.RolloutID
-		}
-	}
+	fill(&status, object, common, numbers, v1beta1.EngineStatus{Seq: engine.Seq, Gate: gate, Release: s.Record,
+		Template: v.Template, RolloutID: id, RolledBack: v.RolledBack, Open: !end, PausedByObject: v.PausedByObject})
 	return status
 }
 
@@ -107,7 +98,7 @@ func announcedFor(was v1beta1.RolloutStatus, s rollout.Status) (common v1beta1.C
 	if !its || s.FinishedAt != nil {
 		return v1beta1.CommonStatus{}, ""
 	}
-	return commonOf(was), revisionOf(was)
+	return commonOf(was), *partOf(&was).revision
 }
 
 // numbers are the values that the two styles have under different field names.
@@ -116,27 +107,40 @@ type numbers struct {
 	replicas, ready int32
 }
 
-// fill sets the status part of the object's style; the other part is absent.
-func fill(status *v1beta1.RolloutStatus, object *v1beta1.Rollout, common v1beta1.CommonStatus, n numbers) {
+// fill sets the status part of the object's style, and what the engine shows in it; the other part is absent.
+func fill(status *v1beta1.RolloutStatus, object *v1beta1.Rollout, common v1beta1.CommonStatus, n numbers,
+	engine v1beta1.EngineStatus) {
 	status.CurrentStepIndex, status.CurrentStepState = common.CurrentStepIndex, common.CurrentStepState
+	common.RolloutHash = StrategyHash(object.Spec.Strategy)
 	if object.Spec.Strategy.BlueGreen != nil {
-		status.BlueGreenStatus = &v1beta1.BlueGreenStatus{CommonStatus: common, UpdatedRevision: n.revision,
-			UpdatedReplicas:      n.replicas,
-			UpdatedReadyReplicas: n.ready}
-		return
+		status.BlueGreenStatus = &v1beta1.BlueGreenStatus{}
+	} else {
+		status.CanaryStatus = &v1beta1.CanaryStatus{}
 	}
-	status.CanaryStatus = &v1beta1.CanaryStatus{CommonStatus: common, CanaryRevision: n.revision,
-		CanaryReplicas:      n.replicas,
-		CanaryReadyReplicas: n.ready}
+	p := partOf(status)
+	*p.CommonStatus, *p.revision, *p.replicas, *p.ready = common, n.revision, n.replicas, n.ready
+	engine.StepState, engine.NextStepIndex = common.CurrentStepState, common.NextStepIndex
+	status.Slipway = &engine
+}
+
+// part points to what a status shows of its style.
+type part struct {
+	*v1beta1.CommonStatus
+	revision        *string
+	replicas, ready *int32
+}
+
+// partOf returns the part that the status has; an empty one, outside of the status, if it has none.
+func partOf(s *v1beta1.RolloutStatus) part {
+	if c := s.CanaryStatus; c != nil && s.BlueGreenStatus == nil {
+		return part{&c.CommonStatus, &c.CanaryRevision, &c.CanaryReplicas, &c.CanaryReadyReplicas}
+	}
+	b := cmp.Or(s.BlueGreenStatus, &v1beta1.BlueGreenStatus{})
+	return part{&b.CommonStatus, &b.UpdatedRevision, &b.UpdatedReplicas, &b.UpdatedReadyReplicas}
 }
 
 // commonOf returns the fields that both styles have, from the part that the status has.
-func commonOf(s v1beta1.RolloutStatus) v1beta1.CommonStatus {
-	if c := commonPart(&s); c != nil {
-		return *c
-	}
-	return v1beta1.CommonStatus{}
-}
+func commonOf(s v1beta1.RolloutStatus) v1beta1.CommonStatus { return *partOf(&s).CommonStatus }
 
 // ended reports whether the release has ended and no successor replaces it.
 func ended(v rollout.View) bool { return v.Status.FinishedAt != nil && !v.Superseding }
@@ -179,31 +183,26 @@ func phase(v rollout.View, object *v1beta1.Rollout) v1beta1.RolloutPhase {
 
 // conditions returns the object's conditions, each with the time since when it holds.
 func conditions(v rollout.View, object *v1beta1.Rollout, now time.Time) []v1beta1.Condition {
-	var list []v1beta1.Condition
-	set := func(kind string, is bool, reason, message string) {
-		list = append(list, condition(object.Status.Conditions, now,
-			v1beta1.Condition{Type: kind, Status: statusOf(is), Reason: reason,
-				Message: message}))
-	}
+	all := conditionList{before: object.Status.Conditions, now: now}
 	s, end := v.Status, ended(v)
-	set(v1beta1.ConditionProgressing, !end || s.Phase == rollout.PhaseFailed, progressingReason(v), s.Reason)
+	all.set(v1beta1.ConditionProgressing, !end || s.Phase == rollout.PhaseFailed, progressingReason(v), s.Reason)
 	switch {
 	case end && s.Phase == rollout.PhaseHealthy:
-		set(v1beta1.ConditionSucceeded, true, "", s.Reason)
+		all.set(v1beta1.ConditionSucceeded, true, "", s.Reason)
 	case end && (s.Phase == rollout.PhaseRolledBack || s.Phase == rollout.PhaseCancelled):
-		set(v1beta1.ConditionSucceeded, false, "", s.Reason)
+		all.set(v1beta1.ConditionSucceeded, false, "", s.Reason)
 	}
 	if object.DeletionTimestamp != nil {
 		reason := v1beta1.ReasonInTerminating
 		if end {
 			reason = v1beta1.ReasonCompleted
 		}
-		set(v1beta1.ConditionTerminating, true, reason, s.Reason)
+		all.set(v1beta1.ConditionTerminating, true, reason, s.Reason)
 	}
 	if v.Stalled != "" {
-		set(v1beta1.ConditionStalled, true, stalledReason(v), v.Stalled)
+		all.set(v1beta1.ConditionStalled, true, stalledReason(v), v.Stalled)
 	}
-	return list
+	return all.list
 }
 
 // The reasons of ConditionStalled.
@@ -240,26 +239,80 @@ func progressingReason(v rollout.View) string {
 	return v1beta1.ReasonInRolling
 }
 
-func statusOf(is bool) string {
-	if is {
-		return string(corev1.ConditionTrue)
-	}
-	return string(corev1.ConditionFalse)
+// conditionList collects the conditions of a status.
+type conditionList struct {
+	before, list []v1beta1.Condition
+	now          time.Time
 }
 
-// condition returns c with the transition times of the previous condition where it has not changed.
-func condition(before []v1beta1.Condition, now time.Time, c v1beta1.Condition) v1beta1.Condition {
-	at := metav1.NewTime(now.Truncate(time.Second))
-	c.LastUpdateTime, c.LastTransitionTime = at, at
-	i := slices.IndexFunc(before, func(b v1beta1.Condition) bool { return b.Type == c.Type })
-	if i < 0 {
-		return c
+// set adds a condition, with the transition times of the previous one where it has not changed.
+func (l *conditionList) set(kind string, is bool, reason, message string) {
+	at := metav1.NewTime(l.now.Truncate(time.Second))
+	c := v1beta1.Condition{Type: kind, Status: string(corev1.ConditionFalse), Reason: reason, Message: message,
+		LastUpdateTime: at, LastTransitionTime: at}
+	if is {
+		c.Status = string(corev1.ConditionTrue)
 	}
-	if was := before[i]; was.Status == c.Status && was.Reason == c.Reason {
+	if was := conditionOf(l.before, kind); was.Status == c.Status && was.Reason == c.Reason {
 		c.LastTransitionTime = was.LastTransitionTime
 		if was.Message == c.Message {
 			c.LastUpdateTime = was.LastUpdateTime
 		}
 	}
-	return c
+	l.list = append(l.list, c)
+}
+
+// conditionOf returns the condition of that type; an empty one if there is none.
+func conditionOf(list []v1beta1.Condition, kind string) v1beta1.Condition {
+	if i := slices.IndexFunc(list, func(c v1beta1.Condition) bool { return c.Type == kind }); i >= 0 {
+		return list[i]
+	}
+	return v1beta1.Condition{}
+}
+
+// countEvery is how often the pods of a step are counted while they start. A count is due only within countWithin of
+// each interval, so that several processes count at the same time and one of them writes.
+const countEvery, countWithin = 10 * time.Second, time.Second
+
+// follow shows the facts about a workload in a release that neither the release nor an event reports.
+func (s Snapshot) follow() NextAction {
+	switch commonOf(s.Object.Status).CurrentStepState {
+	case string(rollout.StatePaused):
+		return s.generation()
+	case string(rollout.StateUpgrade):
+		return s.counts()
+	}
+	return NextAction{Kind: DoNothing}
+}
+
+// generation shows the observed generation of the workload while a step waits. Earlier the release's own writes still
+// change it.
+func (s Snapshot) generation() NextAction {
+	w := s.Workload
+	if commonOf(s.Object.Status).ObservedWorkloadGeneration >= w.Generation || w.Observed < w.Generation {
+		return NextAction{Kind: DoNothing}
+	}
+	status := s.Object.Status.DeepCopy()
+	partOf(status).ObservedWorkloadGeneration = w.Generation
+	return s.writeStatus(*status, "the workload's controller observed its generation")
+}
+
+// counts periodically shows how many pods of a step exist. Pods of an extra workload (style canary) are counted by the
+// release once they are ready.
+func (s Snapshot) counts() NextAction {
+	w, since := s.Workload, commonOf(s.Object.Status).LastUpdateTime
+	if since == nil || w.Saved == nil || w.Template != w.Saved.Declared || w.Saved.Style == strategy.StyleCanary ||
+		w.Observed < w.Generation {
+		return NextAction{Kind: DoNothing}
+	}
+	status := s.Object.Status.DeepCopy()
+	p := partOf(status)
+	*p.replicas, *p.ready = w.Updated, w.UpdatedReady()
+	next := s.writeStatus(*status, "new pods of the step")
+	past := s.Now.Sub(since.Time)
+	if due := past >= countEvery && past%countEvery < countWithin; due || next.Kind == DoNothing {
+		return next
+	}
+	return NextAction{Kind: DoNothing, At: since.Add(past.Truncate(countEvery) + countEvery),
+		Reason: "pods of the step are counted at the next interval"}
 }

@@ -100,16 +100,13 @@ func (d renderInput) injectedVariables(cluster []clusterParty) []variable {
 		{"INPUT_CONFIG", d.version.Spec.InputConfig},
 	}
 	for _, p := range d.ports {
-		all = append(all, variable{portVariable(p.Name), fmt.Sprint(p.Port)})
+		name := strings.ToUpper(strings.ReplaceAll(p.Name, "-", "_"))
+		all = append(all, variable{"KUSCIA_PORT_" + name + "_NUMBER", fmt.Sprint(p.Port)})
 	}
 	if d.version.AppType == kuscia.AppTypeServing {
 		all = append(all, variable{"SERVING_ID", d.version.ID})
 	}
 	return all
-}
-
-func portVariable(port string) string {
-	return "KUSCIA_PORT_" + strings.ToUpper(strings.ReplaceAll(port, "-", "_")) + "_NUMBER"
 }
 
 // envOf returns a container's own environment followed by the injected variables. Dollars in their values are doubled,

@@ -107,7 +107,7 @@ func canonicalList(list []any) any {
 // another size than before.
 func KeepSize(wanted, is *appsv1.Deployment) {
 	same := is.Annotations[AnnotationReplicas] == wanted.Annotations[AnnotationReplicas]
-	if same && !ownedBy(is).Has(fieldpath.MakePathOrDie("spec", "replicas")) {
+	if same && !ownedFields(ourEntry(is)).Has(fieldpath.MakePathOrDie("spec", "replicas")) {
 		wanted.Spec.Replicas = nil
 	}
 }
@@ -115,21 +115,18 @@ func KeepSize(wanted, is *appsv1.Deployment) {
 // OwnedFields returns the fields of an object that Slipway applied, as the API server records them (fieldsV1); nil if
 // it applied none.
 func OwnedFields(object metav1.Object) []byte {
-	for _, entry := range object.GetManagedFields() {
-		if isOurs(entry) && entry.FieldsV1 != nil {
-			return entry.FieldsV1.GetRawBytes()
-		}
+	if fields := ourEntry(object).FieldsV1; fields != nil {
+		return fields.GetRawBytes()
 	}
 	return nil
 }
 
-func ownedBy(object metav1.Object) *fieldpath.Set {
-	for _, entry := range object.GetManagedFields() {
-		if isOurs(entry) {
-			return ownedFields(entry)
-		}
+// ourEntry returns the entry of what Slipway applied; an empty one if it applied nothing.
+func ourEntry(object metav1.Object) metav1.ManagedFieldsEntry {
+	if i := slices.IndexFunc(object.GetManagedFields(), isOurs); i >= 0 {
+		return object.GetManagedFields()[i]
 	}
-	return fieldpath.NewSet()
+	return metav1.ManagedFieldsEntry{}
 }
 
 func isOurs(entry metav1.ManagedFieldsEntry) bool {
@@ -150,17 +147,11 @@ const maxDriftFields = 3
 // DriftOf returns which field managers have changed which fields of an object. A removed field has no owner, so its
 // change has no manager.
 func DriftOf(kind string, object metav1.Object) []kuscia.Drift {
-	ours := ownedBy(object)
-	var since time.Time
-	for _, entry := range object.GetManagedFields() {
-		if isOurs(entry) && entry.Time != nil {
-			since = entry.Time.Time
-		}
-	}
+	ours, since := ownedFields(ourEntry(object)), ourEntry(object).Time
 	name := kind + "/" + object.GetName()
 	var all []kuscia.Drift
 	for _, entry := range object.GetManagedFields() {
-		if isOurs(entry) || entry.Subresource != "" || entry.Time != nil && entry.Time.Time.Before(since) {
+		if isOurs(entry) || entry.Subresource != "" || entry.Time.Before(since) {
 			continue
 		}
 		if fields := changedFields(ownedFields(entry).Difference(ours).Leaves()); len(fields) > 0 {

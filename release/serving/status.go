@@ -245,9 +245,12 @@ func updatePartyPhase(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 		e.Phase, e.Reason, e.Message = kuscia.PhaseFailed, ReasonPartyFailed, e.Failure
 	case e.ObservedAt == nil:
 		e.Phase = kuscia.PhasePending
+	case len(e.Missing) > 0 && deletes(op): // the deletion removes them itself
+		e.Phase, e.Message = kuscia.PhaseProgressing, "its objects are being removed; already deleted: "+
+			strings.Join(e.Missing, ", ")
 	case len(e.Missing) > 0:
-		e.Phase = kuscia.PhaseProgressing
-		e.Reason, e.Message = whyMissing(op, strings.Join(e.Missing, ", "))
+		e.Phase, e.Reason, e.Message = kuscia.PhaseProgressing, ReasonObjectsMissing, "another client has deleted "+
+			strings.Join(e.Missing, ", ")
 	case stale:
 		e.Phase = kuscia.PhaseProgressing
 	case len(e.Drift) > 0:
@@ -257,14 +260,6 @@ func updatePartyPhase(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 	default:
 		e.Phase, e.Reason, e.Message = kuscia.PhasePartialAvailable, e.PodReason, e.PodMessage
 	}
-}
-
-// whyMissing returns why objects are missing: a deletion removes them itself.
-func whyMissing(op *kuscia.Operation, missing string) (reason, message string) {
-	if deletes(op) {
-		return "", "its objects are being removed; already deleted: " + missing
-	}
-	return ReasonObjectsMissing, "another client has deleted " + missing
 }
 
 func overallPhase(kd *kuscia.KusciaDeployment, members []PartyTarget,

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-
-	"slipway.io/slipway/release/failure"
 )
 
 // Keys of a Secret with the credentials of a source.
@@ -49,14 +47,14 @@ func ParseCredentials(secret string, data map[string][]byte) (Credentials, error
 		Query: value(keyQuery)}
 	credentials.Query = strings.TrimLeft(credentials.Query, "?&")
 	if problem := credentials.problem(data); problem != "" {
-		return Credentials{}, failure.New(failure.Refused, "Secret %s: %s", secret, problem)
+		return refuse[Credentials]("Secret %s: %s", secret, problem)
 	}
 	for _, text := range strings.FieldsFunc(value(keyHosts), func(r rune) bool {
 		return r == ',' || unicode.IsSpace(r)
 	}) {
 		named, problem := parseAuthority(text)
 		if problem != "" {
-			return Credentials{}, failure.New(failure.Refused, "Secret %s: %s: %s", secret, keyHosts, problem)
+			return refuse[Credentials]("Secret %s: %s: %s", secret, keyHosts, problem)
 		}
 		if !slices.Contains(credentials.authorities, named) {
 			credentials.authorities, credentials.Hosts = append(credentials.authorities, named),
@@ -64,8 +62,8 @@ func ParseCredentials(secret string, data map[string][]byte) (Credentials, error
 		}
 	}
 	if len(credentials.authorities) == 0 {
-		return Credentials{}, failure.New(failure.Refused,
-			"Secret %s: the key %s is missing: list the hosts that may see the credentials", secret, keyHosts)
+		return refuse[Credentials]("Secret %s: the key %s is missing: list the hosts that may see the credentials", secret,
+			keyHosts)
 	}
 	return credentials, nil
 }
@@ -151,3 +149,41 @@ func (c Credentials) GoString() string { return c.String() }
 
 // MarshalText returns String, for JSON and structured logs: credentials are never serialised.
 func (c Credentials) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// The keys of a Secret that opens Git repositories by ssh: the first is the one of Secrets of type
+// kubernetes.io/ssh-auth.
+const (
+	keyPrivateKey = "ssh-privatekey"
+	keyKnownHosts = "known_hosts"
+)
+
+// SSHKey opens Git repositories by ssh, only on the hosts in its known hosts.
+type SSHKey struct {
+	PrivateKey []byte
+	// KnownHosts are the lines of a known_hosts file.
+	KnownHosts []byte
+}
+
+// ParseSSHKey reads a Secret's data; secret is its namespace and name, for errors. Known hosts are required to
+// authenticate the server.
+func ParseSSHKey(secret string, data map[string][]byte) (SSHKey, error) {
+	key := SSHKey{PrivateKey: data[keyPrivateKey], KnownHosts: data[keyKnownHosts]}
+	switch {
+	case len(key.PrivateKey) == 0:
+		return refuse[SSHKey]("Secret %s: the key %s is missing: a repository by ssh needs a private key", secret,
+			keyPrivateKey)
+	case len(key.KnownHosts) == 0:
+		return refuse[SSHKey]("Secret %s: the key %s is missing: put the host's public keys there, as "+
+			"`ssh-keyscan` prints them, after you have verified them", secret, keyKnownHosts)
+	}
+	return key, nil
+}
+
+// String returns no secret, so that a key cannot be printed or logged by mistake.
+func (SSHKey) String() string { return "an ssh key" }
+
+// GoString returns String, for %#v.
+func (k SSHKey) GoString() string { return k.String() }
+
+// MarshalText returns String, for JSON and structured logs: keys are never serialised.
+func (k SSHKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }

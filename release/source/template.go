@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"slipway.io/slipway/release/jsonpatch"
 )
 
 // Names in the pod template of a workload that runs a code package.
@@ -62,18 +64,18 @@ func DigestOf(rawURL string) string {
 
 // UnfitReason returns why the package cannot be put into a pod template, "" if it can.
 func (p Package) UnfitReason(template map[string]any) string {
-	containers := objects(template, "spec", "containers")
+	containers := jsonpatch.DigObjects(template, "spec", "containers")
 	at := slices.IndexFunc(containers, named(p.Container))
 	if at < 0 {
 		return fmt.Sprintf("it has no container %s, which the catalogue's package.container names: it has %s",
 			p.Container,
 			strings.Join(containerNames(template), ", "))
 	}
-	for _, mount := range objects(containers[at], "volumeMounts") {
-		if text(mount, "mountPath") == p.MountPath && text(mount, "name") != VolumePackage {
+	for _, mount := range jsonpatch.DigObjects(containers[at], "volumeMounts") {
+		if jsonpatch.DigString(mount, "mountPath") == p.MountPath && jsonpatch.DigString(mount, "name") != VolumePackage {
 			return fmt.Sprintf("its container %s mounts volume %s at %s, where the package must be: remove that "+
 				"mount, or name another "+
-				"package.mountPath in the catalogue", p.Container, text(mount, "name"), p.MountPath)
+				"package.mountPath in the catalogue", p.Container, jsonpatch.DigString(mount, "name"), p.MountPath)
 		}
 	}
 	return ""
@@ -85,49 +87,47 @@ func (p Package) PresentIn(template map[string]any) bool {
 	if marked(template) != p.Marker() || !fetches(template, p.SHA256) {
 		return false
 	}
-	return slices.ContainsFunc(objects(template, "spec", "containers"), func(c map[string]any) bool {
-		return text(c, "name") == p.Container && slices.ContainsFunc(objects(c, "volumeMounts"),
+	return slices.ContainsFunc(jsonpatch.DigObjects(template, "spec", "containers"), func(c map[string]any) bool {
+		return jsonpatch.DigString(c, "name") == p.Container && slices.ContainsFunc(jsonpatch.DigObjects(c, "volumeMounts"),
 			func(mount map[string]any) bool {
-				return text(mount, "name") == VolumePackage && text(mount, "mountPath") == p.MountPath
+				return jsonpatch.DigString(mount, "name") == VolumePackage && jsonpatch.DigString(mount, "mountPath") == p.MountPath
 			})
 	})
 }
 
 // marked returns the marker of what was deployed, "" if nothing was.
 func marked(template map[string]any) string {
-	annotations, _ := object(template, "metadata")["annotations"].(map[string]any)
-	return text(annotations, AnnotationDeployed)
+	return jsonpatch.DigString(template, "metadata", "annotations", AnnotationDeployed)
 }
 
 // fetches reports whether the pods of a template fetch the package of a digest; "": any package.
 func fetches(template map[string]any, sha256 string) bool {
-	return slices.ContainsFunc(objects(template, "spec", "initContainers"), func(c map[string]any) bool {
+	return slices.ContainsFunc(jsonpatch.DigObjects(template, "spec", "initContainers"), func(c map[string]any) bool {
 		args, _ := c["args"].([]any)
-		return text(c, "name") == ContainerFetch && (sha256 == "" || slices.Contains(args, any(sha256)))
+		return jsonpatch.DigString(c, "name") == ContainerFetch && (sha256 == "" || slices.Contains(args, any(sha256)))
 	})
 }
 
 // removePackage removes a package from a pod template, regardless of which deploy put it there.
 func removePackage(template map[string]any) {
-	for _, c := range objects(template, "spec", "containers") {
+	for _, c := range jsonpatch.DigObjects(template, "spec", "containers") {
 		without(c, "volumeMounts", VolumePackage)
 	}
-	spec := ensured(template, "spec")
+	spec := jsonpatch.DigObject(template, "spec")
 	without(spec, "volumes", VolumePackage)
 	without(spec, "volumes", VolumeCredentials)
 	without(spec, "initContainers", ContainerFetch)
-	delete(ensured(ensured(template, "metadata"), "annotations"), AnnotationPackage)
+	jsonpatch.Drop(template, jsonpatch.Annotation(AnnotationPackage))
 }
 
 // Put puts the package into a pod template for which UnfitReason is "", and replaces an existing one: an init container
 // fetches exactly these bytes, from the party's store or from rawURL, into a volume of the pod.
 func (p Package) Put(template map[string]any, from Fetcher, rawURL string) {
 	removePackage(template)
-	metadata, spec := ensured(template, "metadata"), ensured(template, "spec")
-	annotations := ensured(metadata, "annotations")
-	annotations[AnnotationDeployed], annotations[AnnotationPackage] = p.Marker(), digestPrefix+p.SHA256
-
-	containers := objects(template, "spec", "containers")
+	jsonpatch.Put(template, jsonpatch.Annotation(AnnotationDeployed), p.Marker())
+	jsonpatch.Put(template, jsonpatch.Annotation(AnnotationPackage), digestPrefix+p.SHA256)
+	spec := jsonpatch.DigObject(template, "spec")
+	containers := jsonpatch.DigObjects(template, "spec", "containers")
 	target := containers[slices.IndexFunc(containers, named(p.Container))]
 	add(target, "volumeMounts", map[string]any{"name": VolumePackage, "mountPath": p.MountPath,
 		"subPath": FolderContent})
@@ -167,8 +167,8 @@ func (p Package) container(target map[string]any, from Fetcher, rawURL string) m
 	}
 	c := map[string]any{"name": ContainerFetch, "image": from.Image, "args": args, "volumeMounts": mounts,
 		"env":             []any{map[string]any{"name": EnvURLs, "value": Literal(strings.Join(urls, "\n"))}},
-		"securityContext": securityContext(object(target, "securityContext"))}
-	if resources := object(target, "resources"); len(resources) > 0 {
+		"securityContext": securityContext(jsonpatch.DigObject(target, "securityContext"))}
+	if resources := jsonpatch.DigObject(target, "resources"); len(resources) > 0 {
 		c["resources"] = resources
 	}
 	return c
@@ -198,41 +198,7 @@ func PackageDigest(annotations map[string]string) string {
 }
 
 func named(name string) func(map[string]any) bool {
-	return func(o map[string]any) bool { return text(o, "name") == name }
-}
-
-func text(o map[string]any, field string) string {
-	value, _ := o[field].(string)
-	return value
-}
-
-func object(o map[string]any, path ...string) map[string]any {
-	for _, field := range path {
-		o, _ = o[field].(map[string]any)
-	}
-	return o
-}
-
-// objects returns the objects of a list; other values in it are ignored.
-func objects(o map[string]any, path ...string) []map[string]any {
-	last := len(path) - 1
-	list, _ := object(o, path[:last]...)[path[last]].([]any)
-	var out []map[string]any
-	for _, entry := range list {
-		if value, ok := entry.(map[string]any); ok {
-			out = append(out, value)
-		}
-	}
-	return out
-}
-
-func ensured(o map[string]any, field string) map[string]any {
-	value, ok := o[field].(map[string]any)
-	if !ok {
-		value = map[string]any{}
-		o[field] = value
-	}
-	return value
+	return func(o map[string]any) bool { return jsonpatch.DigString(o, "name") == name }
 }
 
 func add(o map[string]any, field string, entry map[string]any) {
@@ -248,7 +214,7 @@ func without(o map[string]any, field, name string) {
 	}
 	list = slices.DeleteFunc(list, func(entry any) bool {
 		value, _ := entry.(map[string]any)
-		return text(value, "name") == name
+		return jsonpatch.DigString(value, "name") == name
 	})
 	if o[field] = list; len(list) == 0 {
 		delete(o, field)

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"path"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/net/idna"
 
@@ -17,9 +20,13 @@ const (
 	schemeHTTP  = "http"
 	schemeHTTPS = "https"
 	// The maximum length of a DNS name and of a label.
-	longestName  = 253
-	longestLabel = 63
+	longestName = 253
 )
+
+// refuse returns the failure of an input that is refused.
+func refuse[T any](format string, args ...any) (none T, err error) {
+	return none, failure.New(failure.Refused, format, args...)
+}
 
 // ParseURL parses the URL of a source: http or https, with a host and without user info, which belongs in a Secret. Its
 // errors are of kind Refused and show the URL redacted.
@@ -91,7 +98,7 @@ func canonicalHost(host string) (string, netip.Addr, error) {
 		return ip.Unmap().String(), ip, nil
 	}
 	name := strings.ToLower(host)
-	if !isASCII(host) {
+	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		var err error
 		if name, err = idna.Lookup.ToASCII(host); err != nil {
 			return "", netip.Addr{}, fmt.Errorf("host %q is not a valid internationalised name", host)
@@ -104,39 +111,199 @@ func canonicalHost(host string) (string, netip.Addr, error) {
 	return name, netip.Addr{}, checkName(host, name)
 }
 
+var (
+	// hostName matches names of hosts. Underscores are not in the standard, but in use.
+	hostName = regexp.MustCompile(`^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$`)
+	// numberLast matches a name whose last label makes resolvers treat it as an address; no top-level domain is a
+	// number.
+	numberLast = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
+)
+
 func checkName(host, name string) error {
-	if name == "" || len(name) > longestName {
+	switch {
+	case name == "" || len(name) > longestName:
 		return fmt.Errorf("host %q is empty or too long", host)
-	}
-	labels := strings.Split(name, ".")
-	for _, label := range labels {
-		if label == "" || len(label) > longestLabel || hasOther(label) {
-			return fmt.Errorf("host %q is not a valid name", host)
-		}
-	}
-	if isNumber(labels[len(labels)-1]) {
+	case !hostName.MatchString(name):
+		return fmt.Errorf("host %q is not a valid name", host)
+	case numberLast.MatchString(name):
 		return fmt.Errorf("host %q is an address in a notation that is not supported: write four decimal numbers", host)
 	}
 	return nil
 }
 
-// hasOther reports whether a label has a character that is not allowed in host names. Underscores are allowed: they are
-// not in the standard, but in use.
-func hasOther(label string) bool {
-	return strings.ContainsFunc(label, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
-	})
+// Unreadable replaces text that is not a URL and might contain a secret anywhere.
+const Unreadable = "(unreadable URL)"
+
+// Redact returns a URL that may be logged, reported and recorded: without user info, and with `?…` instead of a query
+// or fragment, which may be signatures. Text that is not a URL with a host becomes Unreadable.
+func Redact(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Scheme == "" || u.Opaque != "" || u.Hostname() == "" || !strings.HasPrefix(u.Path+"/", "/") {
+		return Unreadable
+	}
+	shown := u.Scheme + "://" + u.Host + u.EscapedPath()
+	if strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return Unreadable
+	}
+	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		shown += "?…"
+	}
+	return shown
 }
 
-// isNumber reports whether the last label of a name makes resolvers treat the name as an address; no top-level domain
-// is a number.
-func isNumber(label string) bool {
-	digits, hexadecimal := strings.CutPrefix(label, "0x")
-	return !strings.ContainsFunc(digits, func(r rune) bool {
-		return (r < '0' || r > '9') && (!hexadecimal || r < 'a' || r > 'f')
-	})
+// bucketName matches the bucket names that Amazon S3 accepts
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html).
+var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+
+// ParseBucket parses the address of a bucket or of a part of one: s3://name or s3://name/prefix. The prefix is empty or
+// ends with a slash.
+func ParseBucket(text string) (name, prefix string, err error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "s3" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", "", fmt.Errorf("%q is not a bucket: give s3://name or s3://name/prefix", text)
+	}
+	if !bucketName.MatchString(u.Host) {
+		return "", "", fmt.Errorf("%q is not a bucket name: use 3 to 63 lower-case letters, digits, dots and hyphens",
+			u.Host)
+	}
+	if prefix = strings.Trim(u.Path, "/"); prefix == "" {
+		return u.Host, "", nil
+	}
+	if path.Clean("/"+prefix) != "/"+prefix {
+		return "", "", fmt.Errorf("%q is not a prefix in a bucket: leave out empty parts and dots", u.Path)
+	}
+	return u.Host, prefix + "/", nil
 }
 
-func isASCII(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r > 0x7f })
+const (
+	schemeSSH = "ssh"
+	portSSH   = 22
+	// loginSSH is the default user for ssh: Git hosts expect it.
+	loginSSH = "git"
+)
+
+// Repository is the address of a Git repository.
+type Repository struct {
+	// URL is the address for http or https; "" for ssh.
+	URL string
+	// Login, Host, Port and Path are for ssh; Path is sent to the server unchanged.
+	Login, Host, Path string
+	Port              uint16
+}
+
+// ParseRepository parses the address of a Git repository: http://, https://, ssh://, or user@host:path, which means ssh
+// too. It must have no password and no query. The errors are of kind Refused.
+func ParseRepository(address string) (Repository, error) {
+	if strings.ContainsFunc(address, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+		return refuse[Repository]("the address of the Git repository has a blank or a control character in it: remove it")
+	}
+	scheme, _, isURL := strings.Cut(address, "://")
+	switch {
+	case !isURL:
+		return parseShort(address)
+	case strings.EqualFold(scheme, schemeSSH):
+		return parseSSH(address)
+	case strings.EqualFold(scheme, "git"):
+		return refuse[Repository]("%s: git:// is neither encrypted nor authenticated: use https or ssh",
+			RedactRepository(address))
+	}
+	at, err := ParseURL(address)
+	if err != nil {
+		return Repository{}, err
+	}
+	if at.RawQuery != "" || at.ForceQuery || at.Fragment != "" {
+		return refuse[Repository]("%s: the address of a Git repository has no query: put credentials into the Secret that "+
+			"build.credentials names", Redact(address))
+	}
+	return Repository{URL: strings.TrimSuffix(address, "/")}, nil
+}
+
+// parseShort parses user@host:path. A path that does not begin with a slash is relative to the user's home.
+func parseShort(address string) (Repository, error) {
+	where, path, ok := strings.Cut(address, ":")
+	login, host, named := strings.Cut(where, "@")
+	if !named {
+		login, host = loginSSH, where
+	}
+	if !ok || path == "" {
+		return refuse[Repository]("the address of the Git repository has no path: write user@host:path")
+	}
+	return newSSH(login, host, portSSH, path)
+}
+
+func parseSSH(address string) (Repository, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return refuse[Repository]("the address of the Git repository is not a valid URL: write ssh://user@host/path")
+	}
+	login, port := u.User.Username(), uint16(portSSH)
+	if _, secret := u.User.Password(); secret {
+		return refuse[Repository]("%s: the address must not contain a password: put the key into the Secret that "+
+			"build.credentials names", RedactRepository(address))
+	}
+	if u.Port() != "" {
+		if port, err = parsePort(u.Port()); err != nil {
+			return refuse[Repository]("%s: %v", RedactRepository(address), err)
+		}
+	}
+	if login == "" {
+		login = loginSSH
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return refuse[Repository]("%s: the address of a Git repository has no query", RedactRepository(address))
+	}
+	path := u.Path
+	if strings.HasPrefix(path, "/~") { // the home of a user, as Git reads it
+		path = path[1:]
+	}
+	return newSSH(login, u.Hostname(), port, path)
+}
+
+func newSSH(login, host string, port uint16, path string) (Repository, error) {
+	name, _, err := canonicalHost(host)
+	switch {
+	case err != nil:
+		return refuse[Repository]("the address of the Git repository: %v", err)
+	case strings.Trim(path, "/") == "" || strings.HasPrefix(path, "-"):
+		return refuse[Repository]("the address of the Git repository on %s has no path to a repository", name)
+	case login == "" || strings.HasPrefix(login, "-"):
+		return refuse[Repository]("the address of the Git repository on %s has no user", name)
+	}
+	return Repository{Login: login, Host: name, Port: port, Path: path}, nil
+}
+
+// SSH reports whether the repository is reached by ssh.
+func (r Repository) SSH() bool { return r.URL == "" }
+
+// Authority returns the host and port of the repository.
+func (r Repository) Authority() (host string, port uint16, err error) {
+	if r.SSH() {
+		return r.Host, r.Port, nil
+	}
+	u, err := ParseURL(r.URL)
+	if err != nil {
+		return "", 0, err
+	}
+	return Authority(u)
+}
+
+// RedactRepository returns the address of a Git repository without user, password and query.
+func RedactRepository(address string) string {
+	if strings.Contains(address, "://") {
+		return Redact(address)
+	}
+	where, path, ok := strings.Cut(address, ":")
+	if !ok || strings.ContainsFunc(address, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return Unreadable
+	}
+	return where[strings.LastIndexByte(where, '@')+1:] + ":" + path
+}
+
+// Address returns host and port for dialling.
+func (r Repository) Address() string {
+	host := r.Host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(int(r.Port))
 }

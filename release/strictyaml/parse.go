@@ -236,3 +236,77 @@ func hasContent(lines [][]byte) bool {
 	}
 	return false
 }
+
+// jsonReader converts JSON to YAML nodes with their lines.
+type jsonReader struct {
+	data    []byte
+	decoder *json.Decoder
+	// offset and line are how far lines have been counted.
+	offset int64
+	line   int
+}
+
+// jsonBegin matches the beginning of JSON that hardly any YAML has.
+var jsonBegin = regexp.MustCompile(`^\s*(\{\s*"|\[\s*[\[{"])`)
+
+func looksLikeJSON(data []byte) bool { return jsonBegin.Match(data) }
+
+// jsonError returns the first syntax error of a text that looks like JSON, with its line.
+func jsonError(data []byte) *FieldError {
+	line, message := 1, "is neither valid JSON nor YAML"
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(data, new(any)); errors.As(err, &syntax) {
+		line += bytes.Count(data[:syntax.Offset], []byte("\n"))
+		message = "is not valid JSON: " + syntax.Error()
+	}
+	return &FieldError{Line: line, Reason: message}
+}
+
+// parseJSON reads a text that is known to be valid JSON, so that no token is an error.
+func parseJSON(data []byte) (*yaml.Node, *FieldError) {
+	r := &jsonReader{data: data, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	r.decoder.UseNumber()
+	root := r.node()
+	if root.Tag == nullTag {
+		return nil, &FieldError{Line: 1, Reason: "is empty"}
+	}
+	return root, nil
+}
+
+func (r *jsonReader) node() *yaml.Node {
+	token, _ := r.decoder.Token()
+	// A JSON string contains no line break, so a token ends on the line where it begins.
+	end := r.decoder.InputOffset()
+	r.line += bytes.Count(r.data[r.offset:end], []byte("\n"))
+	r.offset = end
+	delimiter, ok := token.(json.Delim)
+	if !ok {
+		return jsonScalar(token, r.line)
+	}
+	node := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: r.line}
+	if delimiter == '[' {
+		node.Kind, node.Tag = yaml.SequenceNode, "!!seq"
+	}
+	// An object's tokens are key, value, key, value: the same order as a mapping node's content.
+	for r.decoder.More() {
+		node.Content = append(node.Content, r.node())
+	}
+	_, _ = r.decoder.Token() // the closing bracket
+	return node
+}
+
+func jsonScalar(token json.Token, line int) *yaml.Node {
+	node := &yaml.Node{Kind: yaml.ScalarNode, Line: line, Tag: nullTag, Value: "null"}
+	switch value := token.(type) {
+	case string:
+		node.Tag, node.Value, node.Style = stringTag, value, yaml.DoubleQuotedStyle
+	case json.Number:
+		node.Tag, node.Value = integerTag, value.String()
+		if strings.ContainsAny(node.Value, ".eE") {
+			node.Tag = floatTag
+		}
+	case bool:
+		node.Tag, node.Value = booleanTag, strconv.FormatBool(value)
+	}
+	return node
+}

@@ -1,6 +1,7 @@
 package strictyaml_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -105,4 +106,43 @@ func lines(wrong strictyaml.Errors) (all []string) {
 		all = append(all, one.Error())
 	}
 	return all
+}
+
+type entry struct {
+	Name    string `json:"name"`
+	Size    *int32 `json:"size,omitempty"`
+	Seconds int64  `json:"seconds,omitempty" most:"60"`
+	On      *bool  `json:"on,omitempty"`
+	Parts   []struct {
+		A string `json:"a"`
+	} `json:"parts,omitempty"`
+	Port *intstr.IntOrString `json:"port,omitempty"`
+}
+
+func TestMapping_Into(t *testing.T) {
+	t.Parallel()
+	read := func(text string) (e entry, wrong strictyaml.Errors) {
+		root, found, ok := strictyaml.Parse([]byte(text))
+		require.True(t, ok)
+		root.Mapping("name", "size", "seconds", "on", "parts", "port").Into(&e)
+		return e, found.Sorted()
+	}
+	got, wrong := read("name: a\nsize: 3\nseconds: 60\non: false\nparts: [{a: b}]\n")
+	require.Empty(t, wrong)
+	require.Equal(t, "a", got.Name)
+	require.Equal(t, int32(3), *got.Size)
+	require.Equal(t, int64(60), got.Seconds)
+	require.False(t, *got.On)
+	require.Equal(t, "b", got.Parts[0].A)
+
+	got, wrong = read("name: \"\"\nsize: 0\nseconds: 61\non: maybe\nparts: [{b: c}]\nport: 1\n")
+	require.Equal(t, []string{
+		"line 1, name: is empty: write a value, or leave the key out",
+		"line 2, size: must be from 1 to 2147483647, not 0",
+		"line 3, seconds: must be from 1 to 60, not 61",
+		`line 4, on: must be true or false, not the text "maybe"`,
+		`line 5, parts[0].b: unknown key "b": the keys here are a`,
+		"line 6, port: must be a mapping, not the number 1",
+	}, strings.Split(wrong.Error(), "\n"))
+	require.Nil(t, got.Port, "what cannot be read stays absent")
 }

@@ -7,6 +7,7 @@ package v1alpha1
 import (
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -109,11 +110,13 @@ func (in *ReleaseOutcome) DeepCopyInto(out *ReleaseOutcome) {
 	*out = *in
 	if in.StartedAt != nil {
 		in, out := &in.StartedAt, &out.StartedAt
-		*out = (*in).DeepCopy()
+		*out = new(instant.Micro)
+		(*in).DeepCopyInto(*out)
 	}
 	if in.FinishedAt != nil {
 		in, out := &in.FinishedAt, &out.FinishedAt
-		*out = (*in).DeepCopy()
+		*out = new(instant.Micro)
+		(*in).DeepCopyInto(*out)
 	}
 	if in.Packages != nil {
 		in, out := &in.Packages, &out.Packages

@@ -1,3 +1,6 @@
+// Package window decides when a release may start work: not before a time, within release windows, and outside freezes.
+// All calendar arithmetic is here. It depends on time zone data, so workflows must not call it: they ask the centre by
+// an activity.
 package window
 
 import (
@@ -23,19 +26,9 @@ const (
 var Keys = []string{keyNotBefore, keyWindows, keyFreezes}
 
 // Read reads the times from the mapping that contains them. CheckTimes validates them.
-func Read(m strictyaml.Mapping) Times {
-	return Times{NotBefore: m.Field(keyNotBefore).Text(), Windows: readWindows(m.Field(keyWindows)),
-		Freezes: readWindows(m.Field(keyFreezes))}
-}
-
-func readWindows(v strictyaml.Value) (all []Window) {
-	for _, entry := range v.List() {
-		m := entry.Mapping(keyStart, keyDuration, keyRRule, keyTimeZone)
-		all = append(all, Window{Start: m.Field(keyStart).Text(), Duration: m.Field(keyDuration).Text(),
-			RRule:    m.Field(keyRRule).Text(),
-			TimeZone: m.Field(keyTimeZone).Text()})
-	}
-	return all
+func Read(m strictyaml.Mapping) (t Times) {
+	m.Into(&t)
+	return t
 }
 
 // CheckTimes reports what is wrong with the times of the mapping at a path.
@@ -104,37 +97,73 @@ func (t Times) checkOpens(field string, found *strictyaml.Findings) {
 
 // TimesNodes returns the keys and values of the times in a document, so that Read can read them again.
 func (t Times) TimesNodes() []*yaml.Node {
-	var nodes []*yaml.Node
-	if t.NotBefore != "" {
-		nodes = append(nodes, text(keyNotBefore), text(t.NotBefore))
-	}
-	for _, list := range []struct {
-		key string
-		of  []Window
-	}{{keyWindows, t.Windows}, {keyFreezes, t.Freezes}} {
-		if len(list.of) == 0 {
-			continue
-		}
-		entries := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, w := range list.of {
-			entries.Content = append(entries.Content, w.node())
-		}
-		nodes = append(nodes, text(list.key), entries)
-	}
-	return nodes
+	var all yaml.Node
+	_ = all.Encode(t) // cannot fail: these are texts
+	return all.Content
 }
 
-func (w Window) node() *yaml.Node {
-	node := &yaml.Node{Kind: yaml.MappingNode}
-	for _, field := range [][2]string{{keyStart, w.Start}, {keyDuration, w.Duration}, {keyRRule, w.RRule},
-		{keyTimeZone, w.TimeZone}} {
-		if field[1] != "" {
-			node.Content = append(node.Content, text(field[0]), text(field[1]))
-		}
-	}
-	return node
+// Times are when work may start. The zero value allows every time.
+//
+// +kubebuilder:object:generate=true
+type Times struct {
+	// NotBefore is the earliest time, RFC 3339 with an offset; absent: at once.
+	NotBefore string `json:"notBefore,omitempty" yaml:"notBefore,omitempty"`
+	// Windows are when work may start; without any, it may start at all times.
+	// +kubebuilder:validation:MaxItems=50
+	Windows []Window `json:"windows,omitempty" yaml:"windows,omitempty"`
+	// Freezes are when work may not start, regardless of the windows.
+	// +kubebuilder:validation:MaxItems=50
+	Freezes []Window `json:"freezes,omitempty" yaml:"freezes,omitempty"`
 }
 
-func text(value string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+// AnyTime reports whether the times allow every time.
+func (t Times) AnyTime() bool { return t.NotBefore == "" && len(t.Windows) == 0 && len(t.Freezes) == 0 }
+
+// Window is a span of time that may recur.
+//
+// +kubebuilder:object:generate=true
+type Window struct {
+	// Start is when it begins for the first time: RFC 3339, with an offset or as the clock shows it in TimeZone.
+	Start string `json:"start" yaml:"start,omitempty"`
+	// Duration is how long it lasts: 90m, 4h, 1d12h, or in ISO 8601, PT4H. A day is 24 hours.
+	Duration string `json:"duration" yaml:"duration,omitempty"`
+	// RRule is how it recurs, by RFC 5545: FREQ=WEEKLY;BYDAY=TU,TH. Absent: once.
+	RRule string `json:"rrule,omitempty" yaml:"rrule,omitempty"`
+	// TimeZone is the IANA name of the zone whose clock counts: Europe/Berlin. Absent: the offset of Start counts at
+	// all times.
+	TimeZone string `json:"timeZone,omitempty" yaml:"timeZone,omitempty"`
+}
+
+// MaxWindows is the maximum number of windows, and of freezes.
+const MaxWindows = 50
+
+// ActivityNextOpening answers a Question with an Answer, on the centre's queue.
+const ActivityNextOpening = "home.NextOpening"
+
+// Question asks whether work may start at a time. All of the times must allow it.
+type Question struct {
+	Times []Times   `json:"times"`
+	At    time.Time `json:"at"`
+}
+
+// Answer is the result for one moment.
+type Answer struct {
+	Open bool `json:"open"`
+	// Until is how long the answer remains valid at least; nil in a closed answer means that it never opens again.
+	Until *time.Time `json:"until,omitempty"`
+	// Reason is a sentence on why it is closed; "" if it is open.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Never reports whether it is closed and never opens again.
+func (a Answer) Never() bool { return !a.Open && a.Until == nil }
+
+// Restricting returns those of the times that restrict anything.
+func Restricting(times ...Times) (all []Times) {
+	for _, t := range times {
+		if !t.AnyTime() {
+			all = append(all, t)
+		}
+	}
+	return all
 }

@@ -5,11 +5,20 @@
 package conversion
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
 
+	"slipway.io/slipway/release/digest"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1alpha1"
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
@@ -166,12 +175,86 @@ func toAlpha(beta form, attached *string) (alpha form, attach *string, err error
 		alpha = mergedAlpha(beta, rest.form)
 	}
 	back, own, err := toBeta(alpha, nil)
-	if err != nil || !equal(back, beta) || !same(own, attached) {
+	if err != nil || !equal(back, beta) || !ptr.Equal(own, attached) {
 		attach = newRemainder(alpha, beta, attached)
 	}
 	return alpha, attach, nil
 }
 
-func same(a, b *string) bool {
-	return a == nil && b == nil || a != nil && b != nil && *a == *b
+// remainder is the attached annotation: the object's form in the other version.
+type remainder struct {
+	// Digest covers both forms and Attached. It matches only if the object has not been edited since the remainder was
+	// made.
+	Digest string `json:"digest"`
+	form
+	// Attached is the annotation that was attached to the form in the other version.
+	Attached *string `json:"attached,omitempty"`
+}
+
+// newRemainder encodes a form in the other version, to attach it to the form to.
+func newRemainder(to, other form, attached *string) *string {
+	return new(string(jsonpatch.Encode(remainder{Digest: digestOf(to, other, attached), form: other, Attached: attached})))
+}
+
+// readRemainder decodes an attached annotation; nil if there is none or Slipway did not write it.
+func readRemainder(text *string) *remainder {
+	if text == nil {
+		return nil
+	}
+	var r remainder
+	// The values of the spec are those of an unstructured object: whole numbers are int64.
+	if utiljson.Unmarshal([]byte(*text), &r) != nil || r.Digest == "" {
+		return nil
+	}
+	return &r
+}
+
+// isOf reports whether the remainder was made for the current state of a form.
+func (r *remainder) isOf(f form) bool { return r.Digest == digestOf(f, r.form, r.Attached) }
+
+func digestOf(to, other form, attached *string) string {
+	return digest.Of(string(jsonpatch.Encode([]any{to, other, attached})))
+}
+
+// equal reports whether two values have the same JSON.
+func equal(a, b any) bool { return bytes.Equal(jsonpatch.Encode(a), jsonpatch.Encode(b)) }
+
+// reviewKind is the kind of the API server's request and of the response.
+const reviewKind = "ConversionReview"
+
+// Review handles a conversion request of the API server. It converts all objects or none. A body that is no such
+// request is an error.
+func Review(request []byte) ([]byte, error) {
+	var review apiextensionsv1.ConversionReview
+	if err := json.Unmarshal(request, &review); err != nil {
+		return nil, fmt.Errorf("the request is not a %s: %w", reviewKind, err)
+	}
+	if version := apiextensionsv1.SchemeGroupVersion.String(); review.APIVersion != version ||
+		review.Kind != reviewKind || review.Request == nil {
+		return nil, fmt.Errorf("the request is not a %s of %s with a request", reviewKind, version)
+	}
+	response := &apiextensionsv1.ConversionResponse{UID: review.Request.UID,
+		Result:           metav1.Status{Status: metav1.StatusSuccess},
+		ConvertedObjects: []runtime.RawExtension{}}
+	for _, raw := range review.Request.Objects {
+		converted, err := convertRaw(raw.Raw, review.Request.DesiredAPIVersion)
+		if err != nil {
+			response.ConvertedObjects = nil
+			response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
+			break
+		}
+		response.ConvertedObjects = append(response.ConvertedObjects, runtime.RawExtension{Raw: converted})
+	}
+	return json.Marshal(apiextensionsv1.ConversionReview{TypeMeta: review.TypeMeta, Response: response})
+}
+
+func convertRaw(raw []byte, to string) ([]byte, error) {
+	object, err := jsonpatch.ParseObject(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := Convert(object, to); err != nil {
+		return nil, err
+	}
+	return object.MarshalJSON()
 }

@@ -1,11 +1,14 @@
 package conversion
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"math"
+	"maps"
 	"strconv"
 	"strings"
+
+	"slipway.io/slipway/release/jsonpatch"
 )
 
 // The fields that mean the same in both versions.
@@ -68,7 +71,7 @@ func plainBeta(alpha form) (form, error) {
 // stepBeta converts one step. Without replicas, the weight is also the percentage of pods.
 func stepBeta(alpha map[string]any) map[string]any {
 	step := pick(alpha, sameOfStep)
-	if weight, is := asInteger(alpha["weight"]); is {
+	if weight, is := alpha["weight"].(int64); is && weight == int64(int32(weight)) {
 		step["traffic"] = percent(weight)
 		if _, given := alpha["replicas"]; !given {
 			step["replicas"] = percent(weight)
@@ -99,16 +102,22 @@ func plainAlpha(beta form) form {
 	}
 	target := pick(strategy, sameOfStrategy)
 	out["strategy"] = target
-	body, name := bodyOf(strategy)
-	if body == nil {
-		return alpha
+	name := "canary"
+	body, is := strategy[name].(map[string]any)
+	if !is {
+		name = "blueGreen"
+		if body, is = strategy[name].(map[string]any); !is {
+			return alpha
+		}
 	}
 	canary := pick(body, sameOfBody)
 	if steps, are := body["steps"].([]any); are {
 		canary["steps"] = each(steps, stepAlpha)
 	}
 	target["canary"] = canary
-	if routing := routingOf(strategy, body); routing != "" && alpha.Annotations[annotationRouting] == "" {
+	const reference = "trafficRoutingRef"
+	routing := cmp.Or(jsonpatch.DigString(body, reference), jsonpatch.DigString(strategy, reference))
+	if routing != "" && alpha.Annotations[annotationRouting] == "" {
 		alpha = alpha.with(annotationRouting, routing)
 	}
 	return alpha.withStyle(name, body["enableExtraWorkloadForCanary"] == true, spec["workloadRef"])
@@ -183,25 +192,6 @@ func isDeployment(workload any) bool {
 	return strings.HasPrefix(version, "apps/") && reference["kind"] == "Deployment"
 }
 
-// bodyOf returns the strategy in use and its name; nil if there is none.
-func bodyOf(strategy map[string]any) (map[string]any, string) {
-	for _, name := range []string{"canary", "blueGreen"} {
-		if body, is := strategy[name].(map[string]any); is {
-			return body, name
-		}
-	}
-	return nil, ""
-}
-
-// routingOf returns the TrafficRouting that a strategy names, in its body or at its top level.
-func routingOf(strategy, body map[string]any) string {
-	if name, _ := body["trafficRoutingRef"].(string); name != "" {
-		return name
-	}
-	name, _ := strategy["trafficRoutingRef"].(string)
-	return name
-}
-
 // pick returns an object's fields of these names, as far as it has them.
 func pick(from map[string]any, keys []string) map[string]any {
 	out := map[string]any{}
@@ -225,16 +215,149 @@ func each(list []any, convert func(map[string]any) map[string]any) []any {
 	return out
 }
 
-// asInteger returns a value as an integer; false if it is not an integer of 32 bits.
-func asInteger(value any) (int64, bool) {
-	n, is := value.(int64)
-	return n, is && n >= math.MinInt32 && n <= math.MaxInt32
-}
-
 func percent(n int64) string { return strconv.FormatInt(n, 10) + "%" }
 
 func percentNumber(text string) (int64, bool) {
 	digits, is := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseInt(digits, 10, 32)
 	return n, is && err == nil
+}
+
+// mergedBeta returns the v1beta1 form of an object that was edited as v1alpha1: was, with the changes of the edit. A
+// blue-green stays one, unless the edit names another style.
+func mergedBeta(alpha, was form) (form, error) {
+	edited, err := plainBeta(alpha)
+	if err != nil {
+		return form{}, err
+	}
+	shown := plainAlpha(was)
+	before, err := plainBeta(shown)
+	if err != nil { // it had no v1alpha1 form, so there is nothing to keep
+		return edited, nil
+	}
+	restyled := alpha.Annotations[AnnotationStyle] != shown.Annotations[AnnotationStyle] ||
+		alpha.Annotations[AnnotationStyleAlias] != shown.Annotations[AnnotationStyleAlias]
+	isBlueGreen := rename(&was, "blueGreen", "canary")
+	merged := merge(edited, before, was)
+	switch {
+	case restyled:
+		copyExtra(merged, edited)
+	case isBlueGreen:
+		rename(&merged, "canary", "blueGreen")
+	}
+	return merged, nil
+}
+
+// mergedAlpha returns the v1alpha1 form of an object that was edited as v1beta1: was, with the changes of the edit.
+func mergedAlpha(beta, was form) form {
+	shown, err := plainBeta(was)
+	if err != nil {
+		return plainAlpha(beta)
+	}
+	return merge(plainAlpha(beta), plainAlpha(shown), was)
+}
+
+// merge returns was with everything that differs between before and edited.
+func merge(edited, before, was form) form {
+	out := form{Annotations: map[string]string{}}
+	out.Spec = mergeValue(edited.Spec, before.Spec, was.Spec)
+	for _, key := range formAnnotations {
+		value, there := edited.Annotations[key]
+		if shown, had := before.Annotations[key]; had == there && shown == value {
+			value, there = was.Annotations[key]
+		}
+		if there && key != AnnotationAlpha && key != AnnotationBeta {
+			out.Annotations[key] = value
+		}
+	}
+	if len(out.Annotations) == 0 {
+		out.Annotations = nil
+	}
+	return out
+}
+
+// mergeValue merges one value of a spec; nil is an absent one.
+func mergeValue(edited, before, was any) any {
+	if equal(edited, before) {
+		return was
+	}
+	switch e := edited.(type) {
+	case map[string]any:
+		b, isB := before.(map[string]any)
+		w, isW := was.(map[string]any)
+		if isB && isW {
+			return mergeObject(e, b, w)
+		}
+	case []any:
+		b, isB := before.([]any)
+		w, isW := was.([]any)
+		if isB && isW && len(b) == len(w) {
+			return mergeList(e, b, w)
+		}
+	}
+	return edited
+}
+
+func mergeObject(edited, before, was map[string]any) map[string]any {
+	keys := maps.Clone(edited)
+	maps.Copy(keys, was)
+	out := map[string]any{}
+	for key := range keys {
+		if value := mergeValue(edited[key], before[key], was[key]); value != nil {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// mergeList merges lists by index. If the number of entries changed, unchanged entries are matched in order, and the
+// others count as new.
+func mergeList(edited, before, was []any) []any {
+	out := make([]any, len(edited))
+	next := 0
+	for i, entry := range edited {
+		if len(edited) == len(before) {
+			out[i] = mergeValue(entry, before[i], was[i])
+			continue
+		}
+		out[i] = entry
+		for j := next; j < len(before); j++ {
+			if equal(entry, before[j]) {
+				out[i], next = was[j], j+1
+				break
+			}
+		}
+	}
+	return out
+}
+
+// rename renames a strategy in a form and reports whether it did. It does nothing if the form lacks from or already has
+// to.
+func rename(f *form, from, to string) bool {
+	spec, _ := f.Spec.(map[string]any)
+	strategy := jsonpatch.DigObject(spec, "strategy")
+	body, is := strategy[from].(map[string]any)
+	if _, taken := strategy[to]; !is || taken {
+		return false
+	}
+	f.Spec = jsonpatch.Apply(spec, []jsonpatch.Op{jsonpatch.Remove("/strategy/" + from),
+		jsonpatch.Add("/strategy/"+to, body)})
+	return true
+}
+
+// copyExtra copies enableExtraWorkloadForCanary from the edited form to the merged one.
+func copyExtra(merged, edited form) {
+	const extra = "enableExtraWorkloadForCanary"
+	of := func(f form) map[string]any {
+		spec, _ := f.Spec.(map[string]any)
+		return jsonpatch.DigObject(spec, "strategy", "canary")
+	}
+	to, from := of(merged), of(edited)
+	if to == nil {
+		return
+	}
+	delete(to, extra)
+	if value, there := from[extra]; there {
+		to[extra] = value
+	}
 }

@@ -11,6 +11,7 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/release/kruise/definition"
 )
@@ -36,8 +37,8 @@ var configurations = []string{"kruise-rollout-mutating-webhook-configuration",
 // paths are the webhook paths of its controller that no other product has.
 var paths = []string{"/mutate-unified-workload", "/validate-rollouts-kruise-io-rollout"}
 
-// leaseDefault is the duration of a lease that does not specify one.
-const leaseDefault = 15 * time.Second
+// leaseDefaultSeconds is the duration of a lease that does not specify one.
+const leaseDefaultSeconds = 15
 
 // Part is one object of Kruise Rollouts, and the command that removes it. Runs is true for a running controller.
 type Part struct {
@@ -75,10 +76,7 @@ func Leader(l *coordination.Lease, now time.Time) (Part, bool) {
 	if l.Name != Lease || s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil {
 		return Part{}, false
 	}
-	holds := leaseDefault
-	if s.LeaseDurationSeconds != nil {
-		holds = time.Duration(*s.LeaseDurationSeconds) * time.Second
-	}
+	holds := time.Duration(ptr.Deref(s.LeaseDurationSeconds, leaseDefaultSeconds)) * time.Second
 	if now.After(s.RenewTime.Add(holds)) {
 		return Part{}, false
 	}

@@ -52,58 +52,36 @@ var errPath = errors.New(
 	"is not understood: write {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value]}}} or " +
 		"{{{.NAME.list[.OTHER.field]}}}")
 
-func parsePath(text string) (path, error) {
-	rest, dotted := strings.CutPrefix(text, ".")
-	variable, rest := cutName(rest)
-	if !dotted || variable == "" {
-		return path{}, errPath
-	}
-	p := path{variable: strings.ToUpper(variable)}
-	for rest != "" {
-		next, after, err := parseStep(rest)
-		if err != nil {
-			return path{}, err
+// stepForm matches one step of a path: a field, the path of an index, a key with its value, or an index.
+var stepForm = regexp.MustCompile(`^(?:\.([^.\[\]]+)|\[(?:(\.[^\[\]]+)|([^\[\]=]+)=([^\[\]]*)|(\+?[0-9]+))\])`)
+
+func parsePath(text string) (p path, err error) {
+	for text != "" || p.variable == "" {
+		part := stepForm.FindStringSubmatch(text)
+		if part == nil || p.variable == "" && part[1] == "" {
+			return path{}, errPath
+		}
+		text = text[len(part[0]):]
+		if p.variable == "" { // a path begins with a field, too
+			p.variable = strings.ToUpper(part[1])
+			continue
+		}
+		next := step{field: part[1], key: part[3], value: part[4]}
+		if part[2] != "" {
+			at, err := parsePath(part[2])
+			if err != nil {
+				return path{}, err
+			}
+			next.indexPath = &at
+		}
+		if part[5] != "" {
+			if next.index, err = strconv.Atoi(part[5]); err != nil {
+				return path{}, errPath
+			}
 		}
 		p.steps = append(p.steps, next)
-		rest = after
 	}
 	return p, nil
-}
-
-func cutName(text string) (name, rest string) {
-	if end := strings.IndexAny(text, ".[]"); end >= 0 {
-		return text[:end], text[end:]
-	}
-	return text, ""
-}
-
-func parseStep(text string) (step, string, error) {
-	if rest, dotted := strings.CutPrefix(text, "."); dotted {
-		field, rest := cutName(rest)
-		if field == "" {
-			return step{}, "", errPath
-		}
-		return step{field: field}, rest, nil
-	}
-	inside, rest, closed := strings.Cut(strings.TrimPrefix(text, "["), "]")
-	if text[0] != '[' || !closed || strings.Contains(inside, "[") {
-		return step{}, "", errPath
-	}
-	if strings.HasPrefix(inside, ".") {
-		at, err := parsePath(inside)
-		return step{indexPath: &at}, rest, err
-	}
-	if key, value, filter := strings.Cut(inside, "="); filter {
-		if key == "" {
-			return step{}, "", errPath
-		}
-		return step{key: key, value: value}, rest, nil
-	}
-	index, err := strconv.Atoi(inside)
-	if err != nil || index < 0 {
-		return step{}, "", errPath
-	}
-	return step{index: index}, rest, nil
 }
 
 // documents are the variables that are JSON, each decoded once. left bounds the lookups of all paths together.
