@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
-
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
@@ -23,30 +21,12 @@ const (
 )
 
 // otherController caches whether another controller on the cluster releases the workloads of Rollouts.
-type otherController struct {
-	answer recent.Cache
-	shown  objectMemory[shownText]
-}
-
-// shownText is the text that an object was last made to show, and when.
-type shownText struct {
-	text string
-	at   time.Time
-}
+type otherController struct{ answer recent.Cache }
 
 // check returns what prevents a release from beginning; ask determines it.
 func (b *otherController) check(ctx context.Context,
 	ask func(context.Context) (reference.OtherController, error)) (reference.OtherController, error) {
 	return recent.Get(ctx, &b.answer, "", otherControllerTTL, ask)
-}
-
-// shouldShow reports whether an object has to show a text (again), and records it.
-func (b *otherController) shouldShow(name cache.ObjectName, text string, now time.Time) bool {
-	if last, _ := b.shown.get(name); last.text == text && now.Sub(last.at) < otherControllerInterval {
-		return false
-	}
-	b.shown.put(name, shownText{text, now})
-	return true
 }
 
 // leavesAlone reports whether an object is left alone for now because another controller manages it: neither the object
@@ -67,7 +47,6 @@ func (c *Controller) leavesAlone(ctx context.Context, r *v1beta1.Rollout, w *kru
 	if err != nil || other.Message == "" || next.Kind == kruise.DoRemoveFinalizer && !other.Runs {
 		return false, err
 	}
-	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
 	switch {
 	case w == nil || w.Held == nil || w.Claim != "" || next.Kind != kruise.DoWriteStatus:
 		return true, nil
@@ -75,5 +54,5 @@ func (c *Controller) leavesAlone(ctx context.Context, r *v1beta1.Rollout, w *kru
 		c.refuse(r, w, other.Message)
 		return true, nil
 	}
-	return !c.otherController.shouldShow(name, other.Message, time.Now()), nil
+	return !c.memoryOf(r).shouldShow(other.Message, time.Now()), nil
 }

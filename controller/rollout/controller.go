@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -75,11 +76,8 @@ type Controller struct {
 	rollouts        *watch.Watch[*v1beta1.Rollout]
 	workloads       *workloads
 	queue           watch.Queue[cache.ObjectName]
-	refusals        refusals
-	sentCommands    sentCommands
+	memories        memories
 	otherController otherController
-	releaseChecks   releaseChecks
-	writes          writes
 	// namespaces caches the labels of namespaces, which may name an engine.
 	namespaces recent.Cache
 }
@@ -126,6 +124,29 @@ func (c *Controller) wake(w *kruise.Workload) {
 	for _, r := range c.rollouts.By(byNamespace, w.Namespace) {
 		if kruise.References(r, w) || kruise.Marked(r, w) {
 			c.queue.Add(cache.MetaObjectToName(r))
+		}
+	}
+}
+
+// noReleases is what does not work without the permission to watch Rollouts and their workloads.
+const noReleases = "kubectl changes there start no release until the permissions of deploy/rbac/rollouts.yaml are " +
+	"granted; --watch-namespaces limits the namespaces"
+
+// byNamespace is the index of objects by their namespace.
+const byNamespace = "namespace"
+
+// warnUnwatched returns what logs that objects cannot be watched; what names them. The lack of a permission is logged
+// once, since that may never be granted; forbidden says what does not work, and which permissions are needed.
+func warnUnwatched(log *slog.Logger, what, forbidden string) func(namespace string, err error) {
+	warn := func(namespace, rest string, err error) {
+		log.Warn(what+" cannot be watched in "+watch.Where(namespace)+rest, "error", err)
+	}
+	once := watch.Once(func(namespace string, err error) { warn(namespace, ": "+forbidden, err) })
+	return func(namespace string, err error) {
+		if apierrors.IsForbidden(err) {
+			once(namespace, err)
+		} else {
+			warn(namespace, "; retrying", err)
 		}
 	}
 }

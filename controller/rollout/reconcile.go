@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -27,14 +28,11 @@ const fieldManager = "slipway"
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (again time.Duration, err error) {
 	r := c.rollouts.Get(name.Namespace, name.Name)
 	if r == nil {
-		c.refusals.forget(name)
-		c.sentCommands.forget(name)
-		c.otherController.shown.forget(name)
-		c.releaseChecks.forget(name)
-		c.writes.forget(name)
+		c.memories.forget(name)
 		return 0, nil
 	}
-	if unseen := c.writes.unseen(name, r, time.Now()); unseen > 0 {
+	known := c.memories.of(name)
+	if unseen := known.unseen(r, time.Now()); unseen > 0 {
 		return unseen, nil
 	}
 	engine, err := c.home.Engine(ctx)
@@ -49,7 +47,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 		return 0, err
 	}
 	now := time.Now()
-	refused, retryAt := c.refusals.current(name, r, w, now)
+	refused, retryAt := known.refused(r, w, now)
 	next := kruise.Decide(kruise.Snapshot{Object: r, Workload: w, Strays: c.workloads.strays(r), Refused: refused,
 		RetryAt: retryAt, Now: now})
 	if !next.At.IsZero() {
@@ -58,7 +56,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	if next.Kind == kruise.DoNothing {
 		return again, c.checkLost(ctx, r)
 	}
-	if passedOn := c.sentCommands.recentlySent(name, next.Key, now); passedOn > 0 {
+	if passedOn := known.recentlySent(next.Key, now); passedOn > 0 {
 		return passedOn, nil
 	}
 	if leaves, err := c.leavesAlone(ctx, r, w, next, refused); leaves || err != nil {
@@ -69,6 +67,10 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 		return again, nil // the watch delivers the other client's change
 	}
 	return again, err
+}
+
+func (c *Controller) memoryOf(r *v1beta1.Rollout) *memory {
+	return c.memories.of(cache.MetaObjectToName(r))
 }
 
 // namespaceTTL is how long the labels of a namespace are cached.
@@ -130,7 +132,7 @@ func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.Nex
 func (c *Controller) show(ctx context.Context, r *v1beta1.Rollout, status v1beta1.RolloutStatus) error {
 	now, err := c.home.SetRolloutStatus(ctx, r, status)
 	if err == nil {
-		c.writes.note(now, time.Now())
+		c.memoryOf(now).wrote(now, time.Now())
 	}
 	return err
 }
@@ -172,6 +174,13 @@ func (c *Controller) releaseHold(ctx context.Context, seen *kruise.Workload, per
 	return ignoreStale(err)
 }
 
+func ignoreStale(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		return nil // deleted or changed since: the watch delivers it
+	}
+	return err
+}
+
 // begin starts a release, or one that supersedes another. The object shows a refusal.
 func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction) error {
 	if next.Kind == kruise.DoStart { // a superseding release continues one in progress
@@ -207,16 +216,16 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 		c.refuse(r, next.Workload, refused)
 		return nil
 	}
-	c.sentCommands.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, next.Key, time.Now())
+	c.memoryOf(r).sent = shownText{next.Key, time.Now()}
 	c.options.Log.Info("a release was started", "rollout", r.Namespace+"/"+r.Name, "by", next.By)
 	return nil
 }
 
 // refuse records why a release cannot begin, and queues the object to show it.
 func (c *Controller) refuse(r *v1beta1.Rollout, w *kruise.Workload, why string) {
-	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
+	name := cache.MetaObjectToName(r)
 	c.options.Log.Warn("a release cannot begin", "rollout", name.String(), "problem", why)
-	c.refusals.note(name, r, w, why, time.Now())
+	c.memories.of(name).refuse(r, w, why, time.Now())
 	c.queue.Add(name)
 }
 
@@ -245,7 +254,7 @@ func (c *Controller) send(ctx context.Context, r *v1beta1.Rollout, command rollo
 	case answer.Closed:
 		return c.close(ctx, r)
 	}
-	c.sentCommands.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, key, time.Now())
+	c.memoryOf(r).sent = shownText{key, time.Now()}
 	c.options.Log.Info("sent a command to a release", "rollout", r.Namespace+"/"+r.Name, "verb", command.Verb, "actor",
 		command.Actor, "outcome",
 		answer.Outcome, "message", answer.Message)
@@ -270,7 +279,7 @@ func (c *Controller) close(ctx context.Context, r *v1beta1.Rollout) error {
 // checkLost checks at intervals whether the release that an object shows as in progress still runs: it may have been
 // terminated.
 func (c *Controller) checkLost(ctx context.Context, r *v1beta1.Rollout) error {
-	if r.Status.Slipway == nil || !r.Status.Slipway.Open || !c.releaseChecks.due(r, time.Now()) {
+	if r.Status.Slipway == nil || !r.Status.Slipway.Open || !c.memoryOf(r).checkDue(r, time.Now()) {
 		return nil
 	}
 	open, err := c.releases.Open(ctx, kruise.RefOf(r))
@@ -278,24 +287,4 @@ func (c *Controller) checkLost(ctx context.Context, r *v1beta1.Rollout) error {
 		return err
 	}
 	return c.close(ctx, r)
-}
-
-// releaseChecks are the times of the last checks, by object; a recreated object has another UID.
-type releaseChecks struct{ objectMemory[releaseCheck] }
-
-type releaseCheck struct {
-	of types.UID
-	at time.Time
-}
-
-// due reports whether a check is due, and records it. The first call returns false: the object has just been written.
-func (l *releaseChecks) due(r *v1beta1.Rollout, now time.Time) bool {
-	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
-	last, known := l.get(name)
-	known = known && last.of == r.UID
-	if known && now.Sub(last.at) < checkInterval-time.Second {
-		return false
-	}
-	l.put(name, releaseCheck{r.UID, now})
-	return known
 }

@@ -70,7 +70,7 @@ type Controller struct {
 	home     homeStore
 	temporal client.Client
 	options  Options
-	cached   *watch.Watch[metav1.Object]
+	cached   *watch.Watch[*kuscia.KusciaDeployment]
 	queue    watch.Queue[string]
 	parties  *parties
 }
@@ -85,10 +85,8 @@ func New(home homeStore, objects dynamic.Interface, t client.Client, options Opt
 		Failed: func(_ string, err error) {
 			options.Log.Warn("servings cannot be watched; retrying", "error", err)
 		}}).
-		Index(byDomain, index(partyDomains)).Index(marked, whether(namesUnreachable)).Index(underWay, whether(isUnderWay)).
-		Handle(watch.Handler[metav1.Object]{
-			Added:   func(kd metav1.Object, _ bool) { c.queue.Add(kd.GetName()) },
-			Updated: func(_, kd metav1.Object) { c.queue.Add(kd.GetName()) }})
+		Index(byDomain, partyDomains).Index(marked, whether(namesUnreachable)).Index(underWay, whether(isUnderWay)).
+		Handle(watch.OnChange(func(kd *kuscia.KusciaDeployment) { c.queue.Add(kd.Name) }))
 	return c
 }
 
@@ -131,8 +129,8 @@ func (c *Controller) reconcile(ctx context.Context, id string) (again time.Durat
 // nothingToDo reports whether the cached serving needs no action: most of its changes are writes of its operation. If
 // the watch lags, its next event is processed too.
 func (c *Controller) nothingToDo(id string) bool {
-	kd, is := c.cached.Get(c.options.Servings, id).(*kuscia.KusciaDeployment)
-	return is && serving.Decide(kd).Do == serving.DoNothing && !mayHaveEnded(kd)
+	kd := c.cached.Get(c.options.Servings, id)
+	return kd != nil && serving.Decide(kd).Do == serving.DoNothing && !mayHaveEnded(kd)
 }
 
 // mayHaveEnded reports whether an operation has been in progress for so long that its workflow may have been

@@ -31,25 +31,14 @@ func partyDomains(kd *kuscia.KusciaDeployment) (domains []string) {
 	return slices.Compact(slices.Sorted(slices.Values(domains)))
 }
 
-// index returns an index of servings; undecodable objects are in none.
-func index(values func(kd *kuscia.KusciaDeployment) []string) func(object metav1.Object) []string {
-	return func(object metav1.Object) []string {
-		kd, is := object.(*kuscia.KusciaDeployment)
-		if !is {
-			return nil
-		}
-		return values(kd)
-	}
-}
-
 // whether returns an index of the servings for which a condition is true.
-func whether(is func(kd *kuscia.KusciaDeployment) bool) func(object metav1.Object) []string {
-	return index(func(kd *kuscia.KusciaDeployment) []string {
+func whether(is func(kd *kuscia.KusciaDeployment) bool) func(kd *kuscia.KusciaDeployment) []string {
+	return func(kd *kuscia.KusciaDeployment) []string {
 		if is(kd) {
 			return []string{yes}
 		}
 		return nil
-	})
+	}
 }
 
 func namesUnreachable(kd *kuscia.KusciaDeployment) bool { return !serving.IsMarkedUnreachable(kd, nil) }
@@ -61,12 +50,7 @@ func isUnderWay(kd *kuscia.KusciaDeployment) bool {
 
 // indexed returns the servings with this value of an index, in order of name. They must not be modified.
 func (c *Controller) indexed(by, value string) []*kuscia.KusciaDeployment {
-	var all []*kuscia.KusciaDeployment
-	for _, object := range c.cached.By(by, value) {
-		all = append(all, object.(*kuscia.KusciaDeployment)) // only decodable objects are indexed
-	}
-	slices.SortFunc(all, byName)
-	return all
+	return slices.SortedFunc(slices.Values(c.cached.By(by, value)), byName)
 }
 
 func byName(a, b *kuscia.KusciaDeployment) int { return strings.Compare(a.Name, b.Name) }
@@ -96,9 +80,9 @@ func (c *Controller) recordedQueue(domain string) (queue string) {
 	return queue
 }
 
-// reduce keeps of a KusciaDeployment what presence and decisions need: input configs and versions are large. An
-// undecodable object is unchanged, and is read again when it is reconciled.
-func (c *Controller) reduce(u *unstructured.Unstructured) (metav1.Object, error) {
+// reduce keeps of a KusciaDeployment what presence and decisions need: input configs and versions are large. Of an
+// undecodable object only the name is kept: without its finalizer, it is read again when it is reconciled.
+func (c *Controller) reduce(u *unstructured.Unstructured) (*kuscia.KusciaDeployment, error) {
 	unstructured.RemoveNestedField(u.Object, "spec", "inputConfig")
 	unstructured.RemoveNestedField(u.Object, "status", "served", "version")
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
@@ -108,7 +92,7 @@ func (c *Controller) reduce(u *unstructured.Unstructured) (metav1.Object, error)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, kd); err != nil {
 		c.options.Log.Warn("cannot decode a KusciaDeployment: its unreachable parties are not reported until it is "+
 			"corrected", "name", u.GetName(), "error", err)
-		return u, nil
+		kd = &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName()}}
 	}
 	return kd, nil
 }
