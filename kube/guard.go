@@ -1,13 +1,16 @@
 package kube
 
 import (
+	"cmp"
 	"context"
-	"slices"
+	"fmt"
 
 	admission "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
@@ -42,14 +45,13 @@ func FindPolicyVersions(d discovery.DiscoveryInterface) (PolicyVersions, error) 
 		if err != nil {
 			return found, err
 		}
-		serves := func(name string) bool {
-			return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
-		}
-		if found.Mutating == "" && serves(mutatingPolicies) {
-			found.Mutating = version
-		}
-		if found.Validating == "" && serves(validatingPolicies) {
-			found.Validating = version
+		for _, r := range list.APIResources {
+			switch r.Name {
+			case mutatingPolicies:
+				found.Mutating = cmp.Or(found.Mutating, version)
+			case validatingPolicies:
+				found.Validating = cmp.Or(found.Validating, version)
+			}
 		}
 	}
 	return found, nil
@@ -104,10 +106,8 @@ func (v PolicyVersions) Resources() []schema.GroupVersionResource {
 
 // ResourceOf returns the resource of a policy or binding.
 func ResourceOf(o *unstructured.Unstructured) schema.GroupVersionResource {
-	names := map[string]string{"MutatingAdmissionPolicy": mutatingPolicies,
-		"MutatingAdmissionPolicyBinding": mutatingBindings,
-		"ValidatingAdmissionPolicy":      validatingPolicies, "ValidatingAdmissionPolicyBinding": validatingBindings}
-	return o.GroupVersionKind().GroupVersion().WithResource(names[o.GetKind()])
+	resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	return resource
 }
 
 // Guards reads the guard's policies and bindings on a cluster: of one installation, or with name "" of all.
@@ -125,4 +125,38 @@ func (c Cluster) Guards(ctx context.Context, v PolicyVersions, name string) ([]u
 		out = append(out, list...)
 	}
 	return out, nil
+}
+
+// gateManager is the field manager of the gate's webhook configuration.
+const gateManager = "slipway-gate"
+
+var webhookConfigurations = admission.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
+
+// PutGate applies the configuration of the gate's webhook. The API server changes nothing if it is up to date.
+func (c Cluster) PutGate(ctx context.Context, configuration *admission.MutatingWebhookConfiguration) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configuration)
+	if err != nil {
+		return err
+	}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	_, err = c.Objects.Resource(webhookConfigurations).Apply(ctx, configuration.Name,
+		&unstructured.Unstructured{Object: content},
+		metav1.ApplyOptions{FieldManager: gateManager, Force: true})
+	if err != nil {
+		return fmt.Errorf("webhook configuration %s: %w", configuration.Name, err)
+	}
+	return nil
+}
+
+// RemoveGate deletes the configuration of the gate's webhook if it exists.
+func (c Cluster) RemoveGate(ctx context.Context, name string) error {
+	client := c.Objects.Resource(webhookConfigurations)
+	_, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		err = client.Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("webhook configuration %s: %w", name, err)
+	}
+	return nil
 }
