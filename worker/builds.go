@@ -56,14 +56,12 @@ type buildRouter struct {
 	// presenceKnown marks the queues whose pollers Temporal has reported at least once; some Temporal servers never
 	// report them.
 	presenceKnown map[string]bool
-	// missing is since when the newer build that has the work of a queue is without heartbeats.
-	mu      sync.Mutex
-	missing map[string]time.Time
+	// missing is since when (time.Time) the newer build that has the work of a queue is without heartbeats.
+	missing sync.Map
 }
 
 func newBuildRouter(temporal client.Client, queues []Queue, options Options) *buildRouter {
-	b := &buildRouter{temporal: temporal, options: options, missing: map[string]time.Time{},
-		presenceKnown: map[string]bool{}}
+	b := &buildRouter{temporal: temporal, options: options, presenceKnown: map[string]bool{}}
 	for _, q := range queues {
 		b.queues = append(b.queues, q.Name)
 	}
@@ -236,21 +234,10 @@ func sortUnique(builds []string) []string {
 	return slices.Compact(builds)
 }
 
-// markSeen records that the build with the work of a queue runs.
-func (b *buildRouter) markSeen(queue string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.missing, queue)
-}
-
 // missingTooLong reports whether the build with the work of a queue has been without heartbeats for missingThreshold.
 func (b *buildRouter) missingTooLong(queue string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.missing[queue].IsZero() {
-		b.missing[queue] = time.Now()
-	}
-	return time.Since(b.missing[queue]) >= missingThreshold
+	since, _ := b.missing.LoadOrStore(queue, time.Now())
+	return time.Since(since.(time.Time)) >= missingThreshold
 }
 
 // route gives the queue's work to the newest running build. leaving is the build whose last worker is about to end, if
@@ -262,7 +249,7 @@ func (b *buildRouter) route(ctx context.Context, queue string, running []string,
 	}
 	decision := known.Decide()
 	if decision.Build == known.Current {
-		b.markSeen(queue)
+		b.missing.Delete(queue)
 		return nil
 	}
 	if decision.Older && known.Current != leaving && !b.missingTooLong(queue) {
@@ -278,7 +265,7 @@ func (b *buildRouter) route(ctx context.Context, queue string, running []string,
 		return fmt.Errorf("cannot route the work on queue %[2]s to %[1]s yet: %[3]w", upgrade.Name(decision.Build),
 			queue, err)
 	}
-	b.markSeen(queue)
+	b.missing.Delete(queue)
 	b.options.Log.Info("routed the work to another build", "queue", queue, "build", decision.Build, "before",
 		known.Current, "reason", decision.Reason)
 	return nil
