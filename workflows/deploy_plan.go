@@ -138,7 +138,7 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 		State: r.machine.State, Reason: r.machine.Reason,
 		Workflow: &plan.WorkflowRef{ID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID}}
 	if in.State != nil {
-		r.machine.LoadMemory(in.State.Machine)
+		r.machine.Memory = in.State.Machine
 		r.task.StartedAt, r.task.Services, r.task.Interruptions = in.State.StartedAt, in.State.Services,
 			in.State.Interruptions
 		r.resumeListing()
@@ -164,7 +164,7 @@ func (r *taskRun) nextWake() (until time.Time, summary string) {
 func (r *taskRun) nextInput() any {
 	in := r.in
 	t := r.task
-	in.State = &DeployPlanState{Machine: r.machine.Memory(), StartedAt: t.StartedAt, Services: t.Services,
+	in.State = &DeployPlanState{Machine: r.machine.Memory, StartedAt: t.StartedAt, Services: t.Services,
 		Interruptions: t.Interruptions}
 	return in
 }

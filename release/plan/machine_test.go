@@ -281,7 +281,7 @@ func requireOneWave(t *rapid.T, m *Machine) {
 }
 
 func settleAll(m *Machine) {
-	for n := range m.items {
+	for n := range m.Items {
 		if m.Item(n) == ItemRunning {
 			m.Ended(n, ItemSucceeded, "")
 		}
@@ -337,13 +337,13 @@ func TestMachine_StopAndPause_WhileRolloutsRun(t *testing.T) {
 			require.Equal(t, test.outcome, outcome, "%s: %s", test.reason, text)
 			require.Contains(t, text, test.contains, test.reason)
 			require.Equal(t, test.state, test.m.State)
-			if outcome == audit.Accepted && test.m.stopTo != "" {
-				require.Contains(t, test.m.Reason, "are stopped to "+test.m.stopTo,
+			if outcome == audit.Accepted && test.m.StopTo != "" {
+				require.Contains(t, test.m.Reason, "are stopped to "+test.m.StopTo,
 					"the reason does not suggest a stop that is in progress")
 				require.NotContains(t, test.m.Reason, "`stop` with `to`")
 				next := NewMachine([]string{"a", "b"}, []Wave{{Items: []int{0, 1}}}, 0)
 				next.RollsOut(1)
-				next.LoadMemory(test.m.Memory())
+				next.Memory = test.m.Memory
 				next.updateState()
 				require.Equal(t, test.m.Reason, next.Reason, "the state survives continue-as-new")
 			}
