@@ -112,14 +112,13 @@ func systemTrouble(err error, what string) (trouble string, spentSeconds int64) 
 		return message(err), detailsOf(err).SpentSeconds
 	}
 	var timeout *temporal.TimeoutError
-	if !errors.As(err, &timeout) {
-		return "", 0
-	}
-	if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
-		return fmt.Sprintf("no worker of %s takes work: start one (slipway worker)", what), 0
-	}
 	var app *temporal.ApplicationError
-	if errors.As(timeout.Unwrap(), &app) {
+	switch {
+	case !errors.As(err, &timeout):
+		return "", 0
+	case isScheduleToStart(err):
+		return fmt.Sprintf("no worker of %s takes work: start one (slipway worker)", what), 0
+	case errors.As(timeout.Unwrap(), &app):
 		return fmt.Sprintf("%s: %s", what, app.Message()), 0
 	}
 	return fmt.Sprintf("%s does not answer", what), 0
@@ -131,8 +130,12 @@ func asSystemError(err error) error {
 	if err == nil || kindOf(err).System() {
 		return err
 	}
-	return temporal.NewNonRetryableApplicationError("the engine's centre does not answer: "+message(err),
-		string(failure.Unreachable), nil)
+	return newFailure(failure.Unreachable, "the engine's centre does not answer: "+message(err))
+}
+
+// newFailure is the failure with which an operation ends.
+func newFailure(kind failure.Kind, why string) error {
+	return temporal.NewNonRetryableApplicationError(why, string(kind), nil)
 }
 
 // detailsOf returns the details that a failure carries; the zero value if there are none.
@@ -164,11 +167,8 @@ func message(err error) string {
 	if errors.As(err, &app) {
 		return app.Message()
 	}
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
 	}
+	return err.Error()
 }

@@ -105,18 +105,17 @@ func (r *itemRun) listen(ctx workflow.Context) {
 // run executes the item. continues means that the history is long and the workflow continues as new.
 func (r *itemRun) run() (result ServiceReleaseResult, continues bool) {
 	r.show()
-	if err := r.load(); err != nil {
+	err := r.load()
+	if err == nil {
+		err = r.prepare()
+	}
+	if err != nil { // it has not begun with any workload
+		r.skip(r.pending(), message(err))
 		result := r.finish(plan.ItemFailed, message(err))
 		result.Abandoned = errors.Is(err, errAbandoned)
 		return result, false
 	}
-	if err := r.prepare(); err != nil {
-		r.skipAll(message(err))
-		result := r.finish(plan.ItemFailed, message(err))
-		result.Abandoned = errors.Is(err, errAbandoned)
-		return result, false
-	}
-	if continues := r.releaseAll(); continues {
+	if r.releaseAll() {
 		return ServiceReleaseResult{}, true
 	}
 	r.sweep()
@@ -259,7 +258,7 @@ func (r *itemRun) releaseAll() (continues bool) {
 	for {
 		pending := r.pending()
 		if len(pending) > 0 && r.busy == 0 && r.startsNoMore() {
-			r.skip(pending)
+			r.skip(pending, r.whySkipped())
 			pending = nil
 		}
 		if len(pending) == 0 && r.busy == 0 {
@@ -304,18 +303,15 @@ func (r *itemRun) blockingWorkload() int {
 	return -1
 }
 
-// skipAll marks all workloads of an item that failed before it began with any of them.
-func (r *itemRun) skipAll(why string) {
-	for i := range r.statuses {
-		r.statuses[i].State, r.statuses[i].Message = plan.ItemSkipped, "never begun: "+why
+// whySkipped is why no further workload begins.
+func (r *itemRun) whySkipped() string {
+	if failed := r.blockingWorkload(); failed >= 0 {
+		return r.orders[failed].Request.Workload.String() + " failed before it"
 	}
+	return "the task was stopped"
 }
 
-func (r *itemRun) skip(pending []int) {
-	why := "the task was stopped"
-	if failed := r.blockingWorkload(); failed >= 0 {
-		why = r.orders[failed].Request.Workload.String() + " failed before it"
-	}
+func (r *itemRun) skip(pending []int, why string) {
 	for _, i := range pending {
 		r.statuses[i].State, r.statuses[i].Message = plan.ItemSkipped, "never begun: "+why
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/failure"
@@ -35,9 +34,8 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, erro
 		result, err := r.rollOut(ctx, i)
 		if errors.Is(err, errAbandoned) { // nothing is borrowed yet
 			r.givenUp[i] = true
-			err = temporal.NewNonRetryableApplicationError(r.orders[i].Request.Workload.String()+
-				": given up while interrupted, before its rollout began",
-				string(failure.WorkloadFailed), nil)
+			err = newFailure(failure.WorkloadFailed,
+				r.orders[i].Request.Workload.String()+": given up while interrupted, before its rollout began")
 		}
 		return result, err
 	}
@@ -80,8 +78,7 @@ func (r *itemRun) runOperation(
 				return asked
 			}
 			if !answer.Dead {
-				return temporal.NewNonRetryableApplicationError(message(err)+" ("+answer.Reason+")",
-					string(failure.Claimed), nil)
+				return newFailure(failure.Claimed, message(err)+" ("+answer.Reason+")")
 			}
 			request.TakeOver = detailsOf(err).Holder
 		default:
@@ -105,12 +102,11 @@ func (r *itemRun) claimHolder(ctx workflow.Context, claim string) (workloadops.C
 // abandon ends an operation that was given up while interrupted.
 func (r *itemRun) abandon(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request,
 	summary string) error {
-	what := request.Workload.String()
 	if err := r.restore(ctx, order, request, summary); err != nil {
 		return err
 	}
-	return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; borrowed settings are restored",
-		string(failure.WorkloadFailed), nil)
+	return newFailure(failure.WorkloadFailed,
+		request.Workload.String()+": given up while interrupted; borrowed settings are restored")
 }
 
 // restore restores what an operation borrowed. It never gives up, however long the party is unreachable or its cluster

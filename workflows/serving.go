@@ -432,27 +432,22 @@ func (s *servingRun) release(ending *serving.Ending) {
 	s.write(serving.ActivityRelease, "release the deleted serving", note)
 }
 
-// end writes how the operation ended and informs the operations that wait. A command that arrives meanwhile is added to
-// the record.
+// end writes how the operation ended into the record and into the status, and informs the operations that wait. The
+// status of a superseded operation belongs to the newer one, which the writing activity checks. A command that arrives
+// meanwhile is added to the record.
 func (s *servingRun) end() {
 	if s.ending == nil || s.machine.Changed(s.lastWritten) {
 		ending, now := s.machine.Ending(workflow.Now(s.ctx)), s.machine.Outcome()
 		s.result = ServingResult{Version: now.Version, Reason: now.Reason, Message: s.machine.Message()}
-		s.conclude(ending, now)
+		if s.in.Kind == serving.KindDelete { // it has no status
+			s.lastWritten = now
+			s.release(&ending)
+		} else {
+			s.writeStatus(now, &ending)
+		}
 		s.ending = &ending // set last: a client that reads an ending finds it recorded
 	}
 	s.releaseWaiting()
-}
-
-// conclude writes the ending into the record and into the status. A deleted serving has no status; that of a superseded
-// operation belongs to the newer one, which the writing activity checks.
-func (s *servingRun) conclude(ending serving.Ending, now serving.Outcome) {
-	if s.in.Kind != serving.KindDelete {
-		s.writeStatus(now, &ending)
-		return
-	}
-	s.lastWritten = now
-	s.release(&ending)
 }
 
 // releaseWaiting informs the waiting operations that this one has ended.

@@ -16,10 +16,9 @@ import (
 type Machine struct {
 	Memory
 
-	names []string
-	waves []Wave
-	// rollsOut is true for items that rollouts release; those may wait for approvals.
-	rollsOut []bool
+	// services are read for their IDs, and for whether rollouts release them; those may wait for approvals.
+	services []ServiceStatus
+	waves    []Wave
 	// limit is the maximum number of items that run at once; 0: no limit.
 	limit int
 	// timed means that items begin only when the task's times allow it.
@@ -52,16 +51,13 @@ type itemProgress struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
-// NewMachine returns a machine whose items are all pending. waves index into names, the services' IDs; at most limit
-// items run at once, 0: no limit.
-func NewMachine(names []string, waves []Wave, limit int) *Machine {
-	items := slices.Repeat([]itemProgress{{State: ItemPending}}, len(names))
-	return &Machine{Memory: Memory{State: TaskPending, Reason: "about to start", Items: items}, names: names,
-		waves: waves, rollsOut: make([]bool, len(names)), limit: limit}
+// NewMachine returns a machine whose items, one for each service of a task, are all pending. At most limit items run at
+// once, 0: no limit. If timed is set, they begin only when the task's times allow it.
+func NewMachine(services []ServiceStatus, limit int, timed bool) *Machine {
+	items := slices.Repeat([]itemProgress{{State: ItemPending}}, len(services))
+	return &Machine{Memory: Memory{State: TaskPending, Reason: "about to start", Items: items}, services: services,
+		waves: Task{Services: services}.Waves(), limit: limit, timed: timed}
 }
-
-// RollsOut marks item n as released by rollouts.
-func (m *Machine) RollsOut(n int) { m.rollsOut[n] = true }
 
 // Item returns the state of item n (an index into the document).
 func (m *Machine) Item(n int) ItemState { return m.Items[n].State }
@@ -154,7 +150,7 @@ func (m *Machine) Skip() {
 func (m *Machine) updateState() {
 	if n, failed := m.firstFailed(); failed && m.State != TaskFailed && !m.State.Final() {
 		m.State = TaskFailed
-		m.Reason = fmt.Sprintf("service %s failed: %s", m.names[n], m.Items[n].Reason)
+		m.Reason = fmt.Sprintf("service %s failed: %s", m.services[n].ServiceID, m.Items[n].Reason)
 	}
 	if m.State.Final() {
 		return
@@ -243,7 +239,7 @@ func (m *Machine) finishing() string {
 // rolling returns the running items that rollouts release.
 func (m *Machine) rolling() (items []int) {
 	for n, it := range m.Items {
-		if it.State == ItemRunning && m.rollsOut[n] {
+		if it.State == ItemRunning && m.services[n].RollOut {
 			items = append(items, n)
 		}
 	}
@@ -254,7 +250,7 @@ func (m *Machine) rolling() (items []int) {
 func (m *Machine) named(items []int) string {
 	var ids []string
 	for _, n := range items {
-		ids = append(ids, m.names[n])
+		ids = append(ids, string(m.services[n].ServiceID))
 	}
 	if len(ids) == 1 {
 		return "service " + ids[0]
@@ -302,9 +298,6 @@ type WindowState struct {
 	Since  time.Time `json:"since,omitzero"`
 	Reason string    `json:"reason,omitempty"`
 }
-
-// EnforceTimes makes items begin only when the task's times allow it.
-func (m *Machine) EnforceTimes() { m.timed = true }
 
 // NextAt returns the items that may start at a time.
 func (m *Machine) NextAt(now time.Time) []int {
