@@ -145,7 +145,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, n, got)
 	}
-	require.LessOrEqual(t, len(a.kept), maxAnswers)
+	require.LessOrEqual(t, a.kept.Len(), maxAnswers)
 	var nothing *Cache
 	nothing.Forget()
 	got, err := Get(t.Context(), nothing, "list", time.Hour, func(context.Context) (int, error) { return 1, nil })

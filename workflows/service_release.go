@@ -228,6 +228,12 @@ func (r *itemRun) show() {
 	workflow.SetCurrentDetails(r.ctx, itemDetails(r.in, r.status(), r.held > 0))
 }
 
+// say shows a reason.
+func (r *itemRun) say(reason string) {
+	r.reason = reason
+	r.show()
+}
+
 // startedAt is when the item's first run started.
 func (r *itemRun) startedAt() time.Time {
 	if r.in.State != nil {

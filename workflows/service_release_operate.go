@@ -113,8 +113,7 @@ func (r *itemRun) abandon(ctx workflow.Context, order workloadops.WorkloadOrder,
 // refuses. After the first failure is reported, Temporal's server retries the activity, which costs no history.
 func (r *itemRun) restore(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request,
 	summary string) error {
-	r.reason = "waits until " + partyName(request) + " answers, to restore borrowed settings"
-	r.show()
+	r.say("waits until " + partyName(request) + " answers, to restore borrowed settings")
 	restore := workloadops.RestoreRequest{Request: request}
 	for {
 		err := perform(withActivity(ctx, partyRestore(order.Queue), "restore after "+summary),
@@ -130,10 +129,9 @@ func (r *itemRun) restore(ctx workflow.Context, order workloadops.WorkloadOrder,
 			}
 		}
 		restore.Persist = true
-		r.reason = fmt.Sprintf("cannot restore borrowed settings yet: %s; retried every %s, see Pending Activities "+
+		r.say(fmt.Sprintf("cannot restore borrowed settings yet: %s; retried every %s, see Pending Activities "+
 			"for the latest attempt",
-			message(err), workloadops.RestoreRetryInterval)
-		r.show()
+			message(err), workloadops.RestoreRetryInterval))
 	}
 }
 

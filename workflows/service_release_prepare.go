@@ -78,8 +78,7 @@ func (r *itemRun) compile(request build.Request) error {
 
 // runBuilder executes an activity at the party that builds; it survives interruptions.
 func (r *itemRun) runBuilder(activity, summary string, request build.Request, answer any) error {
-	r.reason = summary
-	r.show()
+	r.say(summary)
 	queue := r.orders[0].Queue
 	return r.retryUntilResumed(r.ctx, partyName(r.orders[0].Request), func(spent int64) error {
 		request.SpentSeconds = max(request.SpentSeconds, spent)
@@ -109,8 +108,7 @@ func (r *itemRun) pinBuild() {
 			q.Package.File = catalog.FillCommit(q.Package.File, r.building.Commit)
 		}
 	}
-	r.reason = "deploying " + r.building.Yields()
-	r.show()
+	r.say("deploying " + r.building.Yields())
 }
 
 // buildState is what the next run needs of the build; nil before it has ended.
@@ -183,8 +181,7 @@ func (r *itemRun) fetchRequests() []partyFetch {
 // runFetch executes an activity at the party's worker, survives interruptions, and stores the result in the request.
 func (r *itemRun) runFetch(activity, doing string, request *partyFetch) error {
 	summary := doing + " " + request.Shown
-	r.reason = summary
-	r.show()
+	r.say(summary)
 	return r.retryUntilResumed(r.ctx, partyName(request.order.Request), func(int64) error {
 		ctx := withActivity(r.ctx, partyDownload(request.queue, r.budget, request.DeadlineSeconds), summary)
 		var answer source.Fetched
@@ -204,8 +201,7 @@ func (r *itemRun) pinPackage(fetched source.Fetched) {
 		q.Marker = q.Package.Marker()
 	}
 	r.fetched = &fetched
-	r.reason = "deploying package " + r.orders[0].Request.Package.String()
-	r.show()
+	r.say("deploying package " + r.orders[0].Request.Package.String())
 }
 
 // packageStatus is the package in the status; nil before it is fetched.
