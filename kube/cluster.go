@@ -38,24 +38,13 @@ type Ref struct {
 	Namespace, Name string
 }
 
-// Reader reads what decisions are based on: a workload, its revisions, its pods, its routes. Decisions tolerate a stale
-// answer, since every write carries the state it was based on as a precondition. NewCluster's Reader asks the API
-// server. A cache can replace it under one condition: a read after a rejected write must not be older than the
-// rejection, because callers treat a second rejected write of the same version as refused.
-type Reader interface {
-	// Get reads one object.
-	Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error)
-	// List reads the objects of a namespace that a label selector matches; "" matches all.
-	List(ctx context.Context, resource schema.GroupVersionResource, namespace,
-		selector string) ([]unstructured.Unstructured, error)
-	// Pods calls each with every pod of a namespace that a label selector matches. It returns the resourceVersion from
-	// which a watch continues without a gap.
-	Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string, err error)
-}
-
 // Cluster is a cluster that a worker acts on.
+//
+// Get, List and Pods read what decisions are based on: a workload, its revisions, its pods, its routes. Decisions
+// tolerate a stale answer, since every write carries the state it was based on as a precondition. A cache can be added
+// to them under one condition: a read after a rejected write must not be older than the rejection, because callers treat
+// a second rejected write of the same version as refused.
 type Cluster struct {
-	Reader
 	Client  Typed
 	Objects dynamic.Interface
 	// namespaces are those that the worker serves; empty: all.
@@ -65,7 +54,7 @@ type Cluster struct {
 
 // NewCluster returns the cluster of these clients; the worker serves these namespaces, or all if there are none.
 func NewCluster(client Typed, objects dynamic.Interface, namespaces []string) Cluster {
-	return Cluster{Reader: apiReader{client, objects}, Client: client, Objects: objects, namespaces: namespaces,
+	return Cluster{Client: client, Objects: objects, namespaces: namespaces,
 		granted: &recent.Cache{}}
 }
 
@@ -123,26 +112,20 @@ func (c Cluster) write(ctx context.Context, ref Ref, dry bool, do func(ctx conte
 	return recordWrite(ctx, ref, after, err)
 }
 
-// apiReader is the Reader that asks the API server each time.
-type apiReader struct {
-	client  Typed
-	objects dynamic.Interface
-}
-
-// Get implements Reader.
-func (l apiReader) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
+// Get reads one object.
+func (c Cluster) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
 	return readOnce(ctx, ref, func() (*unstructured.Unstructured, error) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		return l.objects.Resource(ref.Resource).Namespace(ref.Namespace).Get(call, ref.Name, metav1.GetOptions{})
+		return c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Get(call, ref.Name, metav1.GetOptions{})
 	})
 }
 
-// List implements Reader.
-func (l apiReader) List(ctx context.Context, resource schema.GroupVersionResource,
+// List reads the objects of a namespace that a label selector matches; "" matches all.
+func (c Cluster) List(ctx context.Context, resource schema.GroupVersionResource,
 	namespace, selector string) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
-	_, err := pages(ctx, l.objects.Resource(resource).Namespace(namespace).List, selector,
+	_, err := pages(ctx, c.Objects.Resource(resource).Namespace(namespace).List, selector,
 		func(list *unstructured.UnstructuredList) { all = append(all, list.Items...) })
 	if err != nil {
 		return nil, err
@@ -150,10 +133,11 @@ func (l apiReader) List(ctx context.Context, resource schema.GroupVersionResourc
 	return all, nil
 }
 
-// Pods implements Reader.
-func (l apiReader) Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string,
+// Pods calls each with every pod of a namespace that a label selector matches. It returns the resourceVersion from which
+// a watch continues without a gap.
+func (c Cluster) Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string,
 	err error) {
-	return pages(ctx, l.client.CoreV1().Pods(namespace).List, selector, func(list *corev1.PodList) {
+	return pages(ctx, c.Client.CoreV1().Pods(namespace).List, selector, func(list *corev1.PodList) {
 		for i := range list.Items {
 			each(&list.Items[i])
 		}

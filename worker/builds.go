@@ -201,7 +201,7 @@ const anyBuild = "*"
 func (b *buildRouter) runningBuilds(present map[string]party.Presence) map[string][]string {
 	running := map[string][]string{}
 	for queue, p := range present {
-		running[queue] = sortUnique(append(buildsOf(p, p.Workers), b.options.Build))
+		running[queue] = buildsOf(p, p.Workers, b.options.Build)
 	}
 	return running
 }
@@ -211,27 +211,24 @@ func (b *buildRouter) runningBuilds(present map[string]party.Presence) map[strin
 func (b *buildRouter) remainingBuilds(present map[string]party.Presence, dead []party.Worker) map[string][]string {
 	staying := map[string][]string{}
 	for queue, p := range present {
-		staying[queue] = sortUnique(buildsOf(p, slices.DeleteFunc(slices.Clone(p.Workers), func(w party.Worker) bool {
+		staying[queue] = buildsOf(p, slices.DeleteFunc(slices.Clone(p.Workers), func(w party.Worker) bool {
 			return w.Identity == b.options.Identity || slices.Contains(dead, w)
-		})))
+		}))
 	}
 	return staying
 }
 
-// buildsOf returns the builds of these workers, and anyBuild if the queue's pollers are unknown.
-func buildsOf(p party.Presence, workers []party.Worker) (found []string) {
+// buildsOf returns the builds of these workers and more builds, sorted, with anyBuild if the queue's pollers are unknown.
+func buildsOf(p party.Presence, workers []party.Worker, more ...string) []string {
+	found := more
 	if p.Reachable == party.Unknown {
 		found = append(found, anyBuild)
 	}
 	for _, w := range workers {
 		found = append(found, w.Build)
 	}
-	return found
-}
-
-func sortUnique(builds []string) []string {
-	slices.Sort(builds)
-	return slices.Compact(builds)
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // missingTooLong reports whether the build with the work of a queue has been without heartbeats for missingThreshold.

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"go.temporal.io/sdk/workflow"
-
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
@@ -152,10 +150,9 @@ func (r *itemRun) fetch() error {
 	return nil
 }
 
-// partyFetch is a request, its queue and its result.
+// partyFetch is a request with its result.
 type partyFetch struct {
 	source.FetchRequest
-	queue string
 	// order is the first of the party's workloads.
 	order workloadops.WorkloadOrder
 }
@@ -171,7 +168,7 @@ func (r *itemRun) fetchRequests() []partyFetch {
 			continue
 		}
 		asked[party] = true
-		requests = append(requests, partyFetch{queue: order.Queue, order: order, FetchRequest: source.FetchRequest{
+		requests = append(requests, partyFetch{order: order, FetchRequest: source.FetchRequest{
 			Package: *q.Package, Party: party, Namespace: q.Workload.Namespace, Service: string(r.in.Outline.ServiceID),
 			DeadlineSeconds: q.DeadlineSeconds}})
 	}
@@ -183,9 +180,11 @@ func (r *itemRun) runFetch(activity, doing string, request *partyFetch) error {
 	summary := doing + " " + request.Shown
 	r.say(summary)
 	return r.retryUntilResumed(r.ctx, partyName(request.order.Request), func(int64) error {
-		ctx := withActivity(r.ctx, partyDownload(request.queue, r.budget, request.DeadlineSeconds), summary)
+		// a download may take as long as the operation's deadline
+		options := partyRun(request.order.Queue, r.budget)
+		options.StartToCloseTimeout = time.Duration(request.DeadlineSeconds)*time.Second + time.Minute
 		var answer source.Fetched
-		err := perform(ctx, activity, request.FetchRequest, &answer)
+		err := perform(withActivity(r.ctx, options, summary), activity, request.FetchRequest, &answer)
 		if err == nil {
 			request.Previous = answer
 		}
@@ -213,11 +212,4 @@ func (r *itemRun) packageStatus() *plan.PackageStatus {
 	url := r.orders[0].Request.Package.Shown
 	return &plan.PackageStatus{URL: url, SHA256: f.SHA256, Bytes: f.Bytes, UnpackedBytes: f.UnpackedBytes,
 		Format: f.Format, Stored: f.Stored}
-}
-
-// partyDownload is for a download, which may take as long as the operation's deadline.
-func partyDownload(queue string, pickUp time.Duration, deadlineSeconds int64) workflow.ActivityOptions {
-	o := partyRun(queue, pickUp)
-	o.StartToCloseTimeout = time.Duration(deadlineSeconds)*time.Second + time.Minute
-	return o
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/window"
@@ -116,15 +117,10 @@ func (id *ServiceID) UnmarshalJSON(data []byte) error {
 	return fmt.Errorf("serviceId must be a whole number or text, not %s: if that is the name, put it in quotes", data)
 }
 
-// labels returns the item's labels: deployLabel split at commas, without blanks and empty labels.
+// labels returns the item's labels: deployLabel split at commas, without blanks and empty labels. No valid label has a
+// blank in it.
 func (i Item) labels() []string {
-	var labels []string
-	for label := range strings.SplitSeq(i.DeployLabel, ",") {
-		if label = strings.TrimSpace(label); label != "" {
-			labels = append(labels, label)
-		}
-	}
-	return labels
+	return strings.FieldsFunc(i.DeployLabel, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 // selected returns the workloads that have one of the item's labels; without labels all of them.
@@ -155,15 +151,11 @@ func (t Task) Waves() []Wave {
 	return groupByPriority(len(t.Services), func(i int) int64 { return t.Services[i].Priority })
 }
 
-func groupByPriority(n int, priority func(int) int64) []Wave {
-	byPriority := map[int64]int{}
-	var waves []Wave
+func groupByPriority(n int, priority func(int) int64) (waves []Wave) {
 	for i := range n {
-		at, known := byPriority[priority(i)]
-		if !known {
-			at = len(waves)
-			byPriority[priority(i)] = at
-			waves = append(waves, Wave{Priority: priority(i)})
+		at := slices.IndexFunc(waves, func(w Wave) bool { return w.Priority == priority(i) })
+		if at < 0 {
+			at, waves = len(waves), append(waves, Wave{Priority: priority(i)})
 		}
 		waves[at].Items = append(waves[at].Items, i)
 	}
