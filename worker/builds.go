@@ -18,6 +18,7 @@ import (
 
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/upgrade"
 	"slipway.io/slipway/temporal/presence"
 )
@@ -61,11 +62,8 @@ type buildRouter struct {
 }
 
 func newBuildRouter(temporal client.Client, queues []Queue, options Options) *buildRouter {
-	b := &buildRouter{temporal: temporal, options: options, presenceKnown: map[string]bool{}}
-	for _, q := range queues {
-		b.queues = append(b.queues, q.Name)
-	}
-	return b
+	return &buildRouter{temporal: temporal, options: options, presenceKnown: map[string]bool{},
+		queues: phrase.Texts(queues, func(q Queue) string { return q.Name })}
 }
 
 // deploymentOf returns the name of a queue's workers as a Temporal worker deployment, which must not contain a dot or a
@@ -220,12 +218,9 @@ func (b *buildRouter) remainingBuilds(present map[string]party.Presence, dead []
 
 // buildsOf returns the builds of these workers and more builds, sorted, with anyBuild if the queue's pollers are unknown.
 func buildsOf(p party.Presence, workers []party.Worker, more ...string) []string {
-	found := more
+	found := append(more, phrase.Texts(workers, func(w party.Worker) string { return w.Build })...)
 	if p.Reachable == party.Unknown {
 		found = append(found, anyBuild)
-	}
-	for _, w := range workers {
-		found = append(found, w.Build)
 	}
 	slices.Sort(found)
 	return slices.Compact(found)

@@ -91,6 +91,20 @@ func partyRestore(queue string) workflow.ActivityOptions {
 	return o
 }
 
+// grouped groups items by key, at most this many in a group, in the order of the first of each group.
+func grouped[T any, K comparable](items []T, most int, key func(T) K) (groups [][]T) {
+	of := map[K]int{}
+	for _, item := range items {
+		at, known := of[key(item)]
+		if !known || len(groups[at]) == most {
+			at, groups = len(groups), append(groups, nil)
+			of[key(item)] = at
+		}
+		groups[at] = append(groups[at], item)
+	}
+	return groups
+}
+
 // perform executes an activity with the options of its context and decodes the answer into result.
 func perform(ctx workflow.Context, activity string, request, result any) error {
 	return workflow.ExecuteActivity(ctx, activity, request).Get(ctx, result)

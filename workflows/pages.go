@@ -161,11 +161,10 @@ func (p *page) taskVerbs(t plan.Task) {
 func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool) string {
 	p := &page{}
 	p.printf("## %s — %s service %s\n\n%s\n\n", s.State, s.Deployment, s.ServiceID, cell(s.Reason, 600))
-	rows := make([]string, len(s.Workloads))
-	for i, w := range s.Workloads {
-		rows[i] = fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State,
+	rows := phrase.Texts(s.Workloads, func(w plan.WorkloadStatus) string {
+		return fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State,
 			cell(w.Message, maxDetailCell))
-	}
+	})
 	p.table("workload | state | what", rows)
 	rolling := slices.ContainsFunc(s.Workloads, func(w plan.WorkloadStatus) bool {
 		return w.Rollout != nil && w.State == plan.ItemRunning

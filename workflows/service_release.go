@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -24,7 +23,7 @@ import (
 // any number of workloads.
 func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleaseResult, error) {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
-	r := &itemRun{ctx: detached, in: in, box: inboxOf(ctx), state: plan.ItemRunning,
+	r := &itemRun{ctx: detached, in: in, box: inboxOf(ctx), state: plan.ItemRunning, statuses: []plan.WorkloadStatus{},
 		budget: time.Duration(in.UnreachableBudgetSeconds) * time.Second}
 	declareSignals(r.ctx,
 		menuEntry{SignalItemResume, "Continue after an interruption. Its task sends this: resume the task instead."},
@@ -208,9 +207,6 @@ func (r *itemRun) firstFailed() (int, bool) {
 func (r *itemRun) finish(state plan.ItemState, reason string) ServiceReleaseResult {
 	r.state, r.reason = state, reason
 	r.show()
-	if r.statuses == nil {
-		r.statuses = []plan.WorkloadStatus{}
-	}
 	return ServiceReleaseResult{State: state, Reason: reason, Workloads: r.statuses, Package: r.packageStatus(),
 		Build: r.building}
 }
@@ -356,7 +352,7 @@ func (r *itemRun) nextWorkload(pending []int) (int, error) {
 		return pending[0], nil
 	}
 	next := -1
-	for _, q := range r.questions(pending) {
+	for _, q := range grouped(pending, maxQueryWorkloads, func(i int) string { return r.orders[i].Queue }) {
 		unavailable, err := r.unavailable(q)
 		if errors.Is(err, errAbandoned) {
 			return 0, err
@@ -374,21 +370,6 @@ func (r *itemRun) nextWorkload(pending []int) (int, error) {
 		next = pending[0]
 	}
 	return next, nil
-}
-
-// questions groups the workloads by queue, in the catalogue's order.
-func (r *itemRun) questions(pending []int) [][]int {
-	var questions [][]int
-	for _, i := range pending {
-		at := slices.IndexFunc(questions, func(q []int) bool {
-			return r.orders[q[0]].Queue == r.orders[i].Queue && len(q) < maxQueryWorkloads
-		})
-		if at < 0 {
-			at, questions = len(questions), append(questions, nil)
-		}
-		questions[at] = append(questions[at], i)
-	}
-	return questions
 }
 
 // unavailable returns how many pods of each workload are requested but not ready.

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/sealed"
 	"slipway.io/slipway/release/serving"
 )
@@ -88,10 +89,7 @@ func (m menu[C]) readSignal(s *signal) *envelope[C] {
 		return e
 	}
 	e.command, _ = m.read(verb, nil)
-	names := make([]audit.Verb, len(m.verbs))
-	for i, v := range m.verbs {
-		names[i] = v.name
-	}
+	names := phrase.Texts(m.verbs, func(v menuEntry) string { return string(v.name) })
 	e.unreadable = fmt.Sprintf("there is no signal %q: send one of %v", verb, names)
 	return e
 }

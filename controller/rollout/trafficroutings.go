@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
@@ -72,10 +73,8 @@ func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) 
 	if err != nil {
 		return 0, err
 	}
-	var holders []string
-	for _, claim := range t.Status.Holders {
-		holders = append(holders, workloadops.ParseHolder(claim).NameFor(engine))
-	}
+	holders := phrase.Texts(t.Status.Holders,
+		func(claim string) string { return workloadops.ParseHolder(claim).NameFor(engine) })
 	next := trafficrouting.Decide(t, strings.Join(holders, ", "))
 	if !next.WriteStatus && !next.RemoveFinalizers {
 		return 0, nil

@@ -23,6 +23,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
@@ -227,10 +228,7 @@ func (c *Controller) startDespiteOpen(ctx context.Context, kd *kuscia.KusciaDepl
 }
 
 func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAttributes {
-	domains := make([]string, 0, len(in.Parties))
-	for _, p := range in.Parties {
-		domains = append(domains, p.Domain)
-	}
+	domains := phrase.Texts(in.Parties, func(p serving.PartyTarget) string { return p.Domain })
 	return temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindServing),
 		workflows.AttributeName.ValueSet(in.ID),
 		workflows.AttributeNamespace.ValueSet(kd.Namespace),

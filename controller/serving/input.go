@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -96,10 +97,7 @@ func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in
 	}
 	version := serving.Snapshot(kd, images)
 	if problems := version.Check(); len(problems) > 0 {
-		var texts []string
-		for _, p := range problems {
-			texts = append(texts, p.Message)
-		}
+		texts := phrase.Texts(problems, func(p serving.Problem) string { return p.Message })
 		return strings.Join(texts, "; "), nil
 	}
 	if in.Target, err = version.Pack(); err != nil {

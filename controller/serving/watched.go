@@ -11,6 +11,7 @@ import (
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -24,11 +25,10 @@ const (
 	yes              = "yes"
 )
 
-func partyDomains(kd *kuscia.KusciaDeployment) (domains []string) {
-	for _, member := range serving.Members(kd) {
-		domains = append(domains, member.Domain)
-	}
-	return slices.Compact(slices.Sorted(slices.Values(domains)))
+func partyDomains(kd *kuscia.KusciaDeployment) []string {
+	domains := phrase.Texts(serving.Members(kd), func(member serving.PartyTarget) string { return member.Domain })
+	slices.Sort(domains)
+	return slices.Compact(domains)
 }
 
 // whether returns an index of the servings for which a condition is true.

@@ -248,10 +248,7 @@ func (m *Machine) rolling() (items []int) {
 
 // named formats items as "service a", or "services a, b and 2 more".
 func (m *Machine) named(items []int) string {
-	var ids []string
-	for _, n := range items {
-		ids = append(ids, string(m.services[n].ServiceID))
-	}
+	ids := phrase.Texts(items, func(n int) string { return string(m.services[n].ServiceID) })
 	if len(ids) == 1 {
 		return "service " + ids[0]
 	}
