@@ -110,9 +110,7 @@ func (r *itemRun) run() (result ServiceReleaseResult, continues bool) {
 	}
 	if err != nil { // it has not begun with any workload
 		r.skip(r.pending(), message(err))
-		result := r.finish(plan.ItemFailed, message(err))
-		result.Abandoned = errors.Is(err, errAbandoned)
-		return result, false
+		return r.finish(plan.ItemFailed, message(err), errors.Is(err, errAbandoned)), false
 	}
 	if r.releaseAll() {
 		return ServiceReleaseResult{}, true
@@ -163,9 +161,7 @@ func (r *itemRun) load() error {
 // conclude derives the item's result from its workloads' results.
 func (r *itemRun) conclude() ServiceReleaseResult {
 	if i, failed := r.firstFailed(); failed {
-		result := r.finish(plan.ItemFailed, r.statuses[i].Message)
-		result.Abandoned = r.givenUp[i]
-		return result
+		return r.finish(plan.ItemFailed, r.statuses[i].Message, r.givenUp[i])
 	}
 	changed, skipped := 0, 0
 	for _, w := range r.statuses {
@@ -178,17 +174,15 @@ func (r *itemRun) conclude() ServiceReleaseResult {
 	}
 	switch {
 	case skipped > 0: // no workload has failed: the task was stopped
-		result := r.finish(plan.ItemFailed, fmt.Sprintf("stopped: %d of %d workloads were never begun", skipped,
-			len(r.statuses)))
-		result.Abandoned = true
-		return result
+		return r.finish(plan.ItemFailed,
+			fmt.Sprintf("stopped: %d of %d workloads were never begun", skipped, len(r.statuses)), true)
 	case changed == 0:
-		return r.finish(plan.ItemSucceeded, "nothing to do")
+		return r.finish(plan.ItemSucceeded, "nothing to do", false)
 	case len(r.statuses) == 1:
-		return r.finish(plan.ItemSucceeded, r.statuses[0].Message)
+		return r.finish(plan.ItemSucceeded, r.statuses[0].Message, false)
 	default:
-		return r.finish(plan.ItemSucceeded, fmt.Sprintf("%d workloads are released, %d of them had to change",
-			len(r.statuses), changed))
+		return r.finish(plan.ItemSucceeded,
+			fmt.Sprintf("%d workloads are released, %d of them had to change", len(r.statuses), changed), false)
 	}
 }
 
@@ -204,11 +198,11 @@ func (r *itemRun) firstFailed() (int, bool) {
 	return 0, false
 }
 
-func (r *itemRun) finish(state plan.ItemState, reason string) ServiceReleaseResult {
-	r.state, r.reason = state, reason
-	r.show()
+func (r *itemRun) finish(state plan.ItemState, reason string, abandoned bool) ServiceReleaseResult {
+	r.state = state
+	r.say(reason)
 	return ServiceReleaseResult{State: state, Reason: reason, Workloads: r.statuses, Package: r.packageStatus(),
-		Build: r.building}
+		Build: r.building, Abandoned: abandoned}
 }
 
 func (r *itemRun) status() plan.ServiceStatus {

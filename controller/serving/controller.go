@@ -236,43 +236,33 @@ func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAt
 		workflows.AttributeState.ValueSet(string(in.FirstStage())))
 }
 
-// refuse writes that a spec cannot be run. The running version stays.
+// refuse writes that a spec cannot be run, once, since each write triggers processing. The running version stays. While
+// an operation on another spec is in progress, it continues: the serving is processed again when that ends, but that may
+// take days, and the user should see the refusal now.
 func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
-	if op := kd.Status.Operation; op != nil && !op.Done {
-		return c.refuseDuringOperation(ctx, kd, why)
-	} else if op != nil && op.Reason == serving.ReasonValidateFailed && op.Generation == kd.Generation &&
-		op.Message == why {
-		return nil // already written
-	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	op := &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true,
-		Reason:  serving.ReasonValidateFailed,
-		Message: why, StartedAt: &now}
-	if served := kd.Status.Served; served != nil {
-		op.Version = served.Digest
-	}
-	kd.Status.Operation, kd.Status.ObservedGeneration, kd.Status.LastReconcileTime = op, kd.Generation, &now
-	kd.Status.Refused = nil
-	serving.UpdatePhases(kd)
-	return c.writeStatus(ctx, kd)
-}
-
-// refuseDuringOperation writes that a spec cannot be run while an operation on another one is in progress. The serving
-// is processed again when that ends, but that may take days, and the user should see the refusal now. It is written
-// once, since each write triggers processing.
-func (c *Controller) refuseDuringOperation(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
-	if refused := kd.Status.Refused; refused != nil && refused.Generation == kd.Generation && refused.Message == why {
+	kd.Status.LastReconcileTime = &now
+	refused := kuscia.Refused{Generation: kd.Generation, Message: why}
+	switch op := kd.Status.Operation; {
+	case op != nil && !op.Done:
+		if last := kd.Status.Refused; last != nil && *last == refused {
+			return nil
+		}
+		kd.Status.Refused = &refused
+		c.options.Log.Warn("a spec of a serving cannot be run; the operation in progress continues", "serving", kd.Name,
+			"generation", kd.Generation,
+			"problem", why)
+	case op != nil && op.Reason == serving.ReasonValidateFailed && op.Generation == kd.Generation && op.Message == why:
 		return nil
+	default:
+		op = &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true,
+			Reason:  serving.ReasonValidateFailed,
+			Message: why, StartedAt: &now}
+		if served := kd.Status.Served; served != nil {
+			op.Version = served.Digest
+		}
+		kd.Status.Operation, kd.Status.ObservedGeneration, kd.Status.Refused = op, kd.Generation, nil
+		serving.UpdatePhases(kd)
 	}
-	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	kd.Status.Refused, kd.Status.LastReconcileTime = &kuscia.Refused{Generation: kd.Generation, Message: why}, &now
-	c.options.Log.Warn("a spec of a serving cannot be run; the operation in progress continues", "serving", kd.Name,
-		"generation", kd.Generation,
-		"problem", why)
-	return c.writeStatus(ctx, kd)
-}
-
-// writeStatus writes the status of a serving, unless it is deleted.
-func (c *Controller) writeStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error {
 	return failure.Ignore(c.home.UpdateServingStatus(ctx, kd), failure.NotFound)
 }

@@ -125,13 +125,17 @@ func (m *Machine) Interrupted(n int, reason string) {
 
 // InterruptedItems returns the interrupted items, in the document's order.
 func (m *Machine) InterruptedItems() []int {
-	var held []int
-	for n, it := range m.Items {
-		if it.State == ItemRunning && it.Interrupted != "" {
-			held = append(held, n)
+	return m.where(func(n int) bool { return m.Items[n].State == ItemRunning && m.Items[n].Interrupted != "" })
+}
+
+// where returns the items with a property, in the document's order.
+func (m *Machine) where(is func(n int) bool) (items []int) {
+	for n := range m.Items {
+		if is(n) {
+			items = append(items, n)
 		}
 	}
-	return held
+	return items
 }
 
 // Finished reports whether the task is in a final state and none of its items runs.
@@ -237,13 +241,8 @@ func (m *Machine) finishing() string {
 }
 
 // rolling returns the running items that rollouts release.
-func (m *Machine) rolling() (items []int) {
-	for n, it := range m.Items {
-		if it.State == ItemRunning && m.services[n].RollOut {
-			items = append(items, n)
-		}
-	}
-	return items
+func (m *Machine) rolling() []int {
+	return m.where(func(n int) bool { return m.Items[n].State == ItemRunning && m.services[n].RollOut })
 }
 
 // named formats items as "service a", or "services a, b and 2 more".
@@ -266,13 +265,7 @@ func (m *Machine) currentWave() int {
 }
 
 func (m *Machine) count(state ItemState) int {
-	n := 0
-	for _, it := range m.Items {
-		if it.State == state {
-			n++
-		}
-	}
-	return n
+	return len(m.where(func(n int) bool { return m.Items[n].State == state }))
 }
 
 // Running returns how many items run.
