@@ -100,21 +100,14 @@ var jsonInteger = regexp.MustCompile(`^-?[0-9]+$`)
 
 // UnmarshalJSON accepts a text, or an integer, whose spelling it keeps.
 func (id *ServiceID) UnmarshalJSON(data []byte) error {
-	switch {
-	case string(data) == "null":
-		return nil // as for every other type; validation refuses an empty ID
-	case len(data) > 0 && data[0] == '"':
-		var text string
-		if err := json.Unmarshal(data, &text); err != nil {
-			return err
-		}
-		*id = ServiceID(text)
-		return nil
-	case jsonInteger.Match(data):
+	if jsonInteger.Match(data) {
 		*id = ServiceID(data)
 		return nil
 	}
-	return fmt.Errorf("serviceId must be a whole number or text, not %s: if that is the name, put it in quotes", data)
+	if json.Unmarshal(data, (*string)(id)) != nil { // null changes nothing; validation refuses an empty ID
+		return fmt.Errorf("serviceId must be a whole number or text, not %s: if that is the name, put it in quotes", data)
+	}
+	return nil
 }
 
 // labels returns the item's labels: deployLabel split at commas, without blanks and empty labels. No valid label has a
