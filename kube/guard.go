@@ -61,19 +61,9 @@ func FindPolicyVersions(d discovery.DiscoveryInterface) (PolicyVersions, error) 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 	Resource: "customresourcedefinitions"}
 
-// Definition is the owner of a cluster's definition of Rollouts.
-type Definition int
-
-// DefinitionForeign means that another product manages Rollouts.
-const (
-	DefinitionAbsent Definition = iota
-	DefinitionOurs
-	DefinitionForeign
-)
-
-// RolloutsDefinition returns the owner of the cluster's definition of Rollouts. If this process may not read
-// definitions, a served one counts as Slipway's.
-func (c Cluster) RolloutsDefinition(ctx context.Context) (Definition, error) {
+// RolloutsDefinition reports whether a cluster has a definition of Rollouts, and whether that is Slipway's; otherwise
+// another product manages Rollouts. If this process may not read definitions, a served one counts as Slipway's.
+func (c Cluster) RolloutsDefinition(ctx context.Context) (exists, ours bool, err error) {
 	found, err := c.Objects.Resource(definitions).Get(ctx, definition.Name, metav1.GetOptions{})
 	unread := apierrors.IsForbidden(err)
 	if unread {
@@ -81,13 +71,11 @@ func (c Cluster) RolloutsDefinition(ctx context.Context) (Definition, error) {
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return DefinitionAbsent, nil
+		return false, false, nil
 	case err != nil:
-		return DefinitionAbsent, err
-	case unread || definition.IsOurs(found.GetLabels()):
-		return DefinitionOurs, nil
+		return false, false, err
 	}
-	return DefinitionForeign, nil
+	return true, unread || definition.IsOurs(found.GetLabels()), nil
 }
 
 // Resources returns the resources of the guard: bindings first, as a policy without a binding has no effect.
