@@ -163,8 +163,7 @@ func detailsOf(err error) failure.Details {
 }
 
 func kindOf(err error) failure.Kind {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return failure.Kind(app.Type())
 	}
 	return ""
@@ -177,8 +176,7 @@ func isScheduleToStart(err error) bool {
 
 // message returns the innermost text of an error from an activity or a child workflow, without Temporal's wrapping.
 func message(err error) string {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return app.Message()
 	}
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {

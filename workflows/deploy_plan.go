@@ -110,7 +110,6 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	r.driver, r.loop.machine = r, r.machine
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
 		RerunOf: in.RerunOf, ReverseOf: in.ReverseOf, Actor: in.Actor, ExecuteReason: in.Reason,
-		State: r.machine.State, Reason: r.machine.Reason,
 		Workflow: &plan.WorkflowRef{ID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID}}
 	if in.State != nil {
 		r.machine.Memory = in.State.Machine
@@ -285,7 +284,6 @@ func (r *taskRun) conclude() {
 	}
 	now := workflow.Now(r.ctx)
 	r.task.FinishedAt = &now
-	r.show()
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		err := perform(withActivity(ctx, centreForever, "write the record"), workloadops.ActivityCompleteRecord,
 			r.request(), nil)

@@ -142,8 +142,7 @@ func (t *Attempt) Run(ctx context.Context, job Job) error {
 		if err == nil {
 			continue
 		}
-		var f *failure.Error
-		if errors.As(err, &f) && !f.Kind.Retryable() {
+		if f, ok := errors.AsType[*failure.Error](err); ok && !f.Kind.Retryable() {
 			failed := f
 			if unmade := t.withSlot(ctx, func() { failed = job.Failed(ctx, f) }); unmade != nil {
 				return ApplicationError(unmade)

@@ -149,8 +149,7 @@ func ApplicationError(err error) error {
 // RetriedError is the ApplicationError of an activity that has no budget of its own: failures of the system are retried
 // for as long as the workflow allows, since only the workflow knows how long the release can wait.
 func RetriedError(err error) error {
-	var f *failure.Error
-	if errors.As(err, &f) && f.Kind.System() {
+	if f, ok := errors.AsType[*failure.Error](err); ok && f.Kind.System() {
 		return temporal.NewApplicationError(phrase.Cut(f.Message, maxMessage), string(f.Kind), failure.Details{})
 	}
 	return ApplicationError(err)

@@ -116,7 +116,7 @@ func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.Nex
 	case kruise.DoWriteStatus:
 		return c.show(ctx, r, *next.Status)
 	case kruise.DoMark:
-		return c.mark(ctx, r, next.Workload)
+		return c.patch(ctx, next.Workload, types.MergePatchType, kruise.MarkPatch(r.Name, next.Workload.Ref.Kind))
 	case kruise.DoUnhold, kruise.DoUnmark:
 		return c.releaseHold(ctx, next.Workload, next.Kind == kruise.DoUnmark)
 	case kruise.DoStart, kruise.DoSupersede:
@@ -137,13 +137,13 @@ func (c *Controller) show(ctx context.Context, r *v1beta1.Rollout, status v1beta
 	return err
 }
 
-func (c *Controller) mark(ctx context.Context, r *v1beta1.Rollout, w *kruise.Workload) error {
-	body, err := json.Marshal(kruise.MarkPatch(r.Name, w.Ref.Kind))
+func (c *Controller) patch(ctx context.Context, w *kruise.Workload, kind types.PatchType, patch any) error {
+	body, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
-	_, err = c.objects.Resource(w.Ref.Lookup().Resource).Namespace(w.Namespace).Patch(ctx, w.Name,
-		types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = c.objects.Resource(w.Ref.Lookup().Resource).Namespace(w.Namespace).Patch(ctx, w.Name, kind, body,
+		metav1.PatchOptions{FieldManager: fieldManager})
 	return err
 }
 
@@ -151,8 +151,8 @@ func (c *Controller) mark(ctx context.Context, r *v1beta1.Rollout, w *kruise.Wor
 // Unless permanently is set, it releases only the template that was seen: a version declared since waits for its
 // release.
 func (c *Controller) releaseHold(ctx context.Context, seen *kruise.Workload, permanently bool) error {
-	client := c.objects.Resource(seen.Ref.Lookup().Resource).Namespace(seen.Namespace)
-	found, err := client.Get(ctx, seen.Name, metav1.GetOptions{})
+	found, err := c.objects.Resource(seen.Ref.Lookup().Resource).Namespace(seen.Namespace).Get(ctx, seen.Name,
+		metav1.GetOptions{})
 	if err != nil {
 		return ignoreStale(err)
 	}
@@ -166,12 +166,7 @@ func (c *Controller) releaseHold(ctx context.Context, seen *kruise.Workload, per
 	if w.Claim != "" {
 		w.Held = nil // the release owns it
 	}
-	body, err := json.Marshal(kruise.UnholdPatch(w, permanently, found))
-	if err != nil {
-		return err
-	}
-	_, err = client.Patch(ctx, w.Name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
-	return ignoreStale(err)
+	return ignoreStale(c.patch(ctx, w, types.JSONPatchType, kruise.UnholdPatch(w, permanently, found)))
 }
 
 func ignoreStale(err error) error {

@@ -173,8 +173,7 @@ func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d s
 		return c.refuse(ctx, kd, refusals)
 	}
 	run, err := c.execute(ctx, kd, in, fmt.Sprintf("%s%d", serving.WorkflowPrefix(kd.Name), kd.Generation))
-	var open *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &open) {
+	if open, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
 		run, err = c.startDespiteOpen(ctx, kd, in, open)
 	}
 	if err != nil || run == nil {
