@@ -127,10 +127,7 @@ func (c Cluster) List(ctx context.Context, resource schema.GroupVersionResource,
 	var all []unstructured.Unstructured
 	_, err := pages(ctx, c.Objects.Resource(resource).Namespace(namespace).List, selector,
 		func(list *unstructured.UnstructuredList) { all = append(all, list.Items...) })
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, err
 }
 
 // Pods calls each with every pod of a namespace that a label selector matches. It returns the resourceVersion from which

@@ -50,7 +50,11 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, erro
 	switch {
 	case errors.Is(err, errAbandoned):
 		r.givenUp[i] = true
-		return result, r.abandon(ctx, order, request, summary)
+		if restored := r.restore(ctx, order, request, summary); restored != nil {
+			return result, restored
+		}
+		return result, newFailure(failure.WorkloadFailed,
+			request.Workload.String()+": given up while interrupted; borrowed settings are restored")
 	case detailsOf(err).RestorePending:
 		if restored := r.restore(ctx, order, request, summary); restored != nil {
 			return result, restored
@@ -97,16 +101,6 @@ func (r *itemRun) claimHolder(ctx workflow.Context, claim string) (workloadops.C
 		workloadops.ActivityClaimHolder, workloadops.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan},
 		&answer)
 	return answer, asSystemError(err)
-}
-
-// abandon ends an operation that was given up while interrupted.
-func (r *itemRun) abandon(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request,
-	summary string) error {
-	if err := r.restore(ctx, order, request, summary); err != nil {
-		return err
-	}
-	return newFailure(failure.WorkloadFailed,
-		request.Workload.String()+": given up while interrupted; borrowed settings are restored")
 }
 
 // restore restores what an operation borrowed. It never gives up, however long the party is unreachable or its cluster

@@ -88,13 +88,11 @@ func Encode(d Document) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(root); err != nil {
-		return nil, err
+	err := encoder.Encode(root)
+	if err == nil {
+		err = encoder.Close()
 	}
-	if err := encoder.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return out.Bytes(), err
 }
 
 func itemNode(item Item) *yaml.Node {

@@ -247,11 +247,15 @@ func (m *Machine) rolling() []int {
 
 // named formats items as "service a", or "services a, b and 2 more".
 func (m *Machine) named(items []int) string {
-	ids := phrase.Texts(items, func(n int) string { return string(m.services[n].ServiceID) })
+	return nameServices(phrase.Texts(items, func(n int) string { return string(m.services[n].ServiceID) }), 3)
+}
+
+// nameServices names at most this many services.
+func nameServices(ids []string, most int) string {
 	if len(ids) == 1 {
 		return "service " + ids[0]
 	}
-	return "services " + phrase.List(ids, 3)
+	return "services " + phrase.List(ids, most)
 }
 
 // currentWave returns the index of the earliest wave that has not ended, or of the last wave if all have.

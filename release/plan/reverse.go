@@ -56,7 +56,8 @@ func newReverse(t Task, waves []Wave, snap Snapshot) Reverse {
 		}
 	}
 	if len(r.restarted) > 0 {
-		r.note("RESTART has no reverse: %s have new pods of the same version.", serviceList(r.restarted))
+		r.note("RESTART has no reverse: the workloads of %s have new pods of the same version.",
+			nameServices(r.restarted, len(r.restarted)))
 	}
 	if len(r.items) == 0 {
 		r.note("Nothing is to be reversed by a plan.")
@@ -146,13 +147,6 @@ func (w WorkloadStatus) matches(workload catalog.Workload) bool {
 func (w WorkloadStatus) name() string {
 	ref := catalog.WorkloadRef{Kind: w.Kind, Name: w.Name}
 	return catalog.Workload{Party: w.Party, Namespace: w.Namespace, WorkloadRef: ref}.String()
-}
-
-func serviceList(ids []string) string {
-	if len(ids) == 1 {
-		return "the workloads of service " + ids[0]
-	}
-	return "the workloads of services " + strings.Join(ids, ", ")
 }
 
 // Rerun returns the plan of those items of a task that did not succeed, unchanged and in the same order of waves. It
