@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise"
+	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -62,11 +63,8 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	if leaves, err := c.leavesAlone(ctx, r, w, next, refused); leaves || err != nil {
 		return otherControllerInterval, err
 	}
-	err = c.act(ctx, r, next, engine)
-	if failure.Is(err, failure.Conflict) || failure.Is(err, failure.NotFound) {
-		return again, nil // the watch delivers the other client's change
-	}
-	return again, err
+	// The watch delivers the change of another client.
+	return again, failure.Ignore(c.act(ctx, r, next, engine), failure.Conflict, failure.NotFound)
 }
 
 func (c *Controller) memoryOf(r *v1beta1.Rollout) *memory {
@@ -282,4 +280,51 @@ func (c *Controller) checkLost(ctx context.Context, r *v1beta1.Rollout) error {
 		return err
 	}
 	return c.close(ctx, r)
+}
+
+const (
+	// otherControllerTTL is how long the answer about other controllers is cached: many releases may be about to begin
+	// at once. It is less than kruise.AnnouncementDelay, so that a controller which existed when a workload was changed
+	// is found before the release begins.
+	otherControllerTTL = 2 * time.Second
+	// otherControllerInterval is how often an object that is left to another controller is checked, and how often its
+	// reason is written again: the other controller may overwrite it.
+	otherControllerInterval = 30 * time.Second
+)
+
+// otherController caches whether another controller on the cluster releases the workloads of Rollouts.
+type otherController struct{ answer recent.Cache }
+
+// check returns what prevents a release from beginning; ask determines it.
+func (b *otherController) check(ctx context.Context,
+	ask func(context.Context) (reference.OtherController, error)) (reference.OtherController, error) {
+	return recent.Get(ctx, &b.answer, "", otherControllerTTL, ask)
+}
+
+// leavesAlone reports whether an object is left alone for now because another controller manages it: neither the object
+// nor its workload is written. Only the reason why a held change does not begin is shown. A running release still
+// restores what it borrowed.
+func (c *Controller) leavesAlone(ctx context.Context, r *v1beta1.Rollout, w *kruise.Workload, next kruise.NextAction,
+	refused string) (bool, error) {
+	if s := r.Status.Slipway; s != nil && s.Open { // a release in progress is controlled to its end
+		return false, nil
+	}
+	switch next.Kind {
+	case kruise.DoAddFinalizer, kruise.DoRemoveFinalizer, kruise.DoWriteHash, kruise.DoMark, kruise.DoWriteStatus:
+	default:
+		return false, nil
+	}
+	other, err := c.otherController.check(ctx, c.options.OtherController)
+	// without a running controller no deletion has to wait
+	if err != nil || other.Message == "" || next.Kind == kruise.DoRemoveFinalizer && !other.Runs {
+		return false, err
+	}
+	switch {
+	case w == nil || w.Held == nil || w.Claim != "" || next.Kind != kruise.DoWriteStatus:
+		return true, nil
+	case refused != other.Message:
+		c.refuse(r, w, other.Message)
+		return true, nil
+	}
+	return !c.memoryOf(r).shouldShow(other.Message, time.Now()), nil
 }

@@ -83,17 +83,10 @@ func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) 
 	if other, err := c.otherController.check(ctx, c.options.OtherController); err != nil || other.Message != "" {
 		return otherControllerInterval, err
 	}
-	err = c.write(ctx, t, next)
-	if failure.Is(err, failure.Conflict) || failure.Is(err, failure.NotFound) {
-		return 0, nil
+	write := c.home.FreeTraffic
+	if !next.RemoveFinalizers {
+		t.Status.Phase, t.Status.Message = next.Phase, next.Message
+		write = c.home.SetTrafficStatus
 	}
-	return 0, err
-}
-
-func (c *TrafficRoutings) write(ctx context.Context, t *v1alpha1.TrafficRouting, next trafficrouting.Action) error {
-	if next.RemoveFinalizers {
-		return c.home.FreeTraffic(ctx, t)
-	}
-	t.Status.Phase, t.Status.Message = next.Phase, next.Message
-	return c.home.SetTrafficStatus(ctx, t)
+	return 0, failure.Ignore(write(ctx, t), failure.Conflict, failure.NotFound)
 }
