@@ -88,12 +88,11 @@ func notPermitted(err error) bool {
 
 // createCommand is the Temporal CLI command that adds the search attributes.
 func createCommand(namespace string, missing map[string]enumspb.IndexedValueType) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "temporal operator search-attribute create --namespace %s", namespace)
+	command := "temporal operator search-attribute create --namespace " + namespace
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		fmt.Fprintf(&b, " --name %s --type %s", name, missing[name])
+		command += fmt.Sprintf(" --name %s --type %s", name, missing[name])
 	}
-	return b.String()
+	return command
 }
 
 // queryAttributes runs a count query with these attributes, which fails if one of them is unknown. It needs no result.

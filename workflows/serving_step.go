@@ -105,7 +105,7 @@ func stepContext(ctx workflow.Context, step serving.Step, parties []serving.Part
 func (s *servingRun) partyRequest(party int, step serving.Step) serving.PartyRequest {
 	target := s.in.Parties[party]
 	request := serving.PartyRequest{
-		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.began.UnixMilli(),
+		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.Began.UnixMilli(),
 		Domain: target.Domain, Deployment: target.Deployment, Version: s.in.TargetDigest,
 		Source: s.source(step == serving.StepRollback), Claim: s.claim(),
 		DeadlineSeconds:          int64(s.in.Policy.ProgressDeadline() / time.Second),
