@@ -285,12 +285,9 @@ const WaitWindow = "window"
 
 // WindowState is the last answer about a task's times (release windows and freezes).
 type WindowState struct {
-	Open bool `json:"open,omitempty"`
-	// Until is when the answer expires; nil: never.
-	Until *time.Time `json:"until,omitempty"`
+	window.Answer
 	// Since is when the wait began; the zero time if the task does not wait.
-	Since  time.Time `json:"since,omitzero"`
-	Reason string    `json:"reason,omitempty"`
+	Since time.Time `json:"since,omitzero"`
 }
 
 // NextAt returns the items that may start at a time.
@@ -319,7 +316,7 @@ func (m *Machine) NeedsWindowCheck(now time.Time) bool {
 
 // SetWindow stores the current answer about the task's times.
 func (m *Machine) SetWindow(a window.Answer, now time.Time) {
-	o := WindowState{Open: a.Open, Until: a.Until, Reason: a.Reason}
+	o := WindowState{Answer: a}
 	if !a.Open {
 		o.Since = now
 		if previous := m.WindowState; previous != nil && !previous.Open {
@@ -353,7 +350,7 @@ func (m *Machine) approve(reason string) (done, refusal string) {
 	case strings.TrimSpace(reason) == "":
 		return "", "an approve overrides the release windows and needs a reason: " + wait.Message
 	}
-	m.WindowState = &WindowState{Open: true, Until: wait.Until}
+	m.WindowState = &WindowState{Answer: window.Answer{Open: true, Until: wait.Until}}
 	done = "it begins now, although " + wait.Message
 	if wait.Until == nil {
 		return done + "; the task's release windows no longer apply", ""
