@@ -84,13 +84,6 @@ func partyQuery(queue string, budget time.Duration) workflow.ActivityOptions {
 	return o
 }
 
-// partyRestore is for restoring what an operation borrowed. It waits for the party without a limit.
-func partyRestore(queue string) workflow.ActivityOptions {
-	o := partyRun(queue, 0)
-	o.HeartbeatTimeout = 0
-	return o
-}
-
 // grouped groups items by key, at most this many in a group, in the order of the first of each group.
 func grouped[T any, K comparable](items []T, most int, key func(T) K) (groups [][]T) {
 	of := map[K]int{}

@@ -39,7 +39,9 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 	case err != nil:
 		return DeployPlanResult{}, err
 	case again:
-		rememberStart(r.ctx, r.task.StartedAt)
+		if at := r.task.StartedAt; at != nil { // for later runs
+			writeMemo(r.ctx, MemoStartedAt, *at)
+		}
 		return DeployPlanResult{}, workflow.NewContinueAsNewError(r.ctx, TypeDeployPlan, r.nextInput())
 	}
 	result := DeployPlanResult{State: r.task.State, Reason: r.task.Reason}

@@ -81,13 +81,6 @@ const MemoStartedAt = "startedAt"
 // its workflow.
 const MemoTimes = "times"
 
-// rememberStart writes the task's start time into the memo, for later runs.
-func rememberStart(ctx workflow.Context, at *time.Time) {
-	if at != nil {
-		writeMemo(ctx, MemoStartedAt, *at)
-	}
-}
-
 func writeMemo(ctx workflow.Context, key string, value any) {
 	if err := workflow.UpsertMemo(ctx, map[string]any{key: value}); err != nil {
 		workflow.GetLogger(ctx).Error("memo", "error", err)

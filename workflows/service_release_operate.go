@@ -109,9 +109,10 @@ func (r *itemRun) restore(ctx workflow.Context, order workloadops.WorkloadOrder,
 	summary string) error {
 	r.say("waits until " + partyName(request) + " answers, to restore borrowed settings")
 	restore := workloadops.RestoreRequest{Request: request}
+	options := partyRun(order.Queue, 0) // it waits for the party without a limit
+	options.HeartbeatTimeout = 0
 	for {
-		err := perform(withActivity(ctx, partyRestore(order.Queue), "restore after "+summary),
-			workloadops.ActivityRestore, restore, nil)
+		err := perform(withActivity(ctx, options, "restore after "+summary), workloadops.ActivityRestore, restore, nil)
 		if err == nil {
 			return nil
 		}
