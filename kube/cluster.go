@@ -42,8 +42,8 @@ type Ref struct {
 //
 // Get, List and Pods read what decisions are based on: a workload, its revisions, its pods, its routes. Decisions
 // tolerate a stale answer, since every write carries the state it was based on as a precondition. A cache can be added
-// to them under one condition: a read after a rejected write must not be older than the rejection, because callers treat
-// a second rejected write of the same version as refused.
+// to them under one condition: a read after a rejected write must not be older than the rejection, because callers
+// treat a second rejected write of the same version as refused.
 type Cluster struct {
 	Client  Typed
 	Objects dynamic.Interface
@@ -130,8 +130,8 @@ func (c Cluster) List(ctx context.Context, resource schema.GroupVersionResource,
 	return all, err
 }
 
-// Pods calls each with every pod of a namespace that a label selector matches. It returns the resourceVersion from which
-// a watch continues without a gap.
+// Pods calls each with every pod of a namespace that a label selector matches. It returns the resourceVersion from
+// which a watch continues without a gap.
 func (c Cluster) Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string,
 	err error) {
 	return pages(ctx, c.Client.CoreV1().Pods(namespace).List, selector, func(list *corev1.PodList) {

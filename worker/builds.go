@@ -216,7 +216,8 @@ func (b *buildRouter) remainingBuilds(present map[string]party.Presence, dead []
 	return staying
 }
 
-// buildsOf returns the builds of these workers and more builds, sorted, with anyBuild if the queue's pollers are unknown.
+// buildsOf returns the builds of these workers and more builds, sorted; with anyBuild if the queue's pollers are
+// unknown.
 func buildsOf(p party.Presence, workers []party.Worker, more ...string) []string {
 	found := append(more, phrase.Texts(workers, func(w party.Worker) string { return w.Build })...)
 	if p.Reachable == party.Unknown {

@@ -240,9 +240,9 @@ func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAt
 		workflows.AttributeState.ValueSet(string(in.FirstStage())))
 }
 
-// refuse writes that a spec cannot be run, once, since each write triggers processing. The running version stays. While
-// an operation on another spec is in progress, it continues: the serving is processed again when that ends, but that may
-// take days, and the user should see the refusal now.
+// refuse writes that a spec cannot be run, once, since each write triggers processing. The running version stays. An
+// operation on another spec continues: the serving is processed again when that ends, but that may take days, and the
+// user should see the refusal now.
 func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	kd.Status.LastReconcileTime = &now

@@ -151,8 +151,8 @@ func (c *Controller) targets(ctx context.Context, id string,
 }
 
 // partyTarget returns a party of a serving with its queue; known is false if its domain is unknown.
-func (c *Controller) partyTarget(ctx context.Context, id string, p kuscia.Party) (target serving.PartyTarget, known bool,
-	err error) {
+func (c *Controller) partyTarget(ctx context.Context, id string, p kuscia.Party) (target serving.PartyTarget,
+	known bool, err error) {
 	target = serving.PartyTarget{Domain: p.DomainID, Role: p.Role, Deployment: serving.DeploymentName(id, p.Role)}
 	target.Queue, known, err = c.home.Queue(ctx, p.DomainID)
 	return target, known, err
