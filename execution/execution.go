@@ -22,8 +22,7 @@ type describer interface {
 func Describe(ctx context.Context, from describer, workflowID,
 	runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	described, err := from.DescribeWorkflowExecution(ctx, workflowID, runID)
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
 		return nil, nil
 	}
 	return described, err

@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/fieldmanager"
 )
@@ -34,24 +38,13 @@ type Ref struct {
 	Namespace, Name string
 }
 
-// Reader reads what decisions are based on: a workload, its revisions, its pods, its routes. Decisions tolerate a stale
-// answer, since every write carries the state it was based on as a precondition. NewCluster's Reader asks the API
-// server. A cache can replace it under one condition: a read after a rejected write must not be older than the
-// rejection, because callers treat a second rejected write of the same version as refused.
-type Reader interface {
-	// Get reads one object.
-	Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error)
-	// List reads the objects of a namespace that a label selector matches; "" matches all.
-	List(ctx context.Context, resource schema.GroupVersionResource, namespace,
-		selector string) ([]unstructured.Unstructured, error)
-	// Pods calls each with every pod of a namespace that a label selector matches. It returns the resourceVersion from
-	// which a watch continues without a gap.
-	Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string, err error)
-}
-
 // Cluster is a cluster that a worker acts on.
+//
+// Get, List and Pods read what decisions are based on: a workload, its revisions, its pods, its routes. Decisions
+// tolerate a stale answer, since every write carries the state it was based on as a precondition. A cache can be added
+// to them under one condition: a read after a rejected write must not be older than the rejection, because callers
+// treat a second rejected write of the same version as refused.
 type Cluster struct {
-	Reader
 	Client  Typed
 	Objects dynamic.Interface
 	// namespaces are those that the worker serves; empty: all.
@@ -61,7 +54,7 @@ type Cluster struct {
 
 // NewCluster returns the cluster of these clients; the worker serves these namespaces, or all if there are none.
 func NewCluster(client Typed, objects dynamic.Interface, namespaces []string) Cluster {
-	return Cluster{Reader: apiReader{client, objects}, Client: client, Objects: objects, namespaces: namespaces,
+	return Cluster{Client: client, Objects: objects, namespaces: namespaces,
 		granted: &recent.Cache{}}
 }
 
@@ -72,28 +65,20 @@ func (c Cluster) Serves(namespace string) bool {
 
 // Patch sends a JSON Patch and returns the resulting object. A dry run changes nothing.
 func (c Cluster) Patch(ctx context.Context, ref Ref, patch []byte, dry bool) (*unstructured.Unstructured, error) {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	after, err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Patch(call, ref.Name, types.JSONPatchType,
-		patch,
-		metav1.PatchOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun(dry)})
-	if dry && err == nil {
-		return after, nil
-	}
-	return recordWrite(ctx, ref, after, err)
+	return c.write(ctx, ref, dry, func(ctx context.Context, client dynamic.ResourceInterface, dryRun []string) (
+		*unstructured.Unstructured, error) {
+		return client.Patch(ctx, ref.Name, types.JSONPatchType, patch,
+			metav1.PatchOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun})
+	})
 }
 
 // Create creates an object. A dry run changes nothing.
 func (c Cluster) Create(ctx context.Context, ref Ref, o *unstructured.Unstructured,
 	dry bool) (*unstructured.Unstructured, error) {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	after, err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Create(call, o,
-		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun(dry)})
-	if dry && err == nil {
-		return after, nil
-	}
-	return recordWrite(ctx, ref, after, err)
+	return c.write(ctx, ref, dry, func(ctx context.Context, client dynamic.ResourceInterface, dryRun []string) (
+		*unstructured.Unstructured, error) {
+		return client.Create(ctx, o, metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun})
+	})
 }
 
 // Delete deletes an object if it still has this UID and, unless version is "", this version.
@@ -103,71 +88,73 @@ func (c Cluster) Delete(ctx context.Context, ref Ref, uid types.UID, version str
 		only.ResourceVersion = &version
 	}
 	background := metav1.DeletePropagationBackground
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Delete(call, ref.Name,
-		metav1.DeleteOptions{Preconditions: &only, PropagationPolicy: &background})
-	_, err = recordWrite(ctx, ref, nil, err)
+	_, err := c.write(ctx, ref, false, func(ctx context.Context, client dynamic.ResourceInterface, _ []string) (
+		*unstructured.Unstructured, error) {
+		return nil, client.Delete(ctx, ref.Name, metav1.DeleteOptions{Preconditions: &only, PropagationPolicy: &background})
+	})
 	return err
 }
 
-func dryRun(dry bool) []string {
-	if !dry {
-		return nil
+// write makes a write and records it for the reads of this context, unless it is a dry run.
+func (c Cluster) write(ctx context.Context, ref Ref, dry bool, do func(ctx context.Context,
+	client dynamic.ResourceInterface, dryRun []string) (*unstructured.Unstructured, error)) (*unstructured.Unstructured,
+	error) {
+	var dryRun []string
+	if dry {
+		dryRun = []string{metav1.DryRunAll}
 	}
-	return []string{metav1.DryRunAll}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	after, err := do(call, c.Objects.Resource(ref.Resource).Namespace(ref.Namespace), dryRun)
+	if dry && err == nil {
+		return after, nil
+	}
+	return recordWrite(ctx, ref, after, err)
 }
 
-// apiReader is the Reader that asks the API server each time.
-type apiReader struct {
-	client  Typed
-	objects dynamic.Interface
-}
-
-// Get implements Reader.
-func (l apiReader) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
+// Get reads one object.
+func (c Cluster) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
 	return readOnce(ctx, ref, func() (*unstructured.Unstructured, error) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		return l.objects.Resource(ref.Resource).Namespace(ref.Namespace).Get(call, ref.Name, metav1.GetOptions{})
+		return c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Get(call, ref.Name, metav1.GetOptions{})
 	})
 }
 
-// List implements Reader, page by page.
-func (l apiReader) List(ctx context.Context, resource schema.GroupVersionResource,
+// List reads the objects of a namespace that a label selector matches; "" matches all.
+func (c Cluster) List(ctx context.Context, resource schema.GroupVersionResource,
 	namespace, selector string) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
-	options := metav1.ListOptions{LabelSelector: selector, Limit: page}
-	for {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		list, err := l.objects.Resource(resource).Namespace(namespace).List(call, options)
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, list.Items...)
-		if options.Continue = list.GetContinue(); options.Continue == "" {
-			return all, nil
-		}
-	}
+	_, err := pages(ctx, c.Objects.Resource(resource).Namespace(namespace).List, selector,
+		func(list *unstructured.UnstructuredList) { all = append(all, list.Items...) })
+	return all, err
 }
 
-// Pods implements Reader, page by page.
-func (l apiReader) Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string,
+// Pods calls each with every pod of a namespace that a label selector matches. It returns the resourceVersion from
+// which a watch continues without a gap.
+func (c Cluster) Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string,
 	err error) {
+	return pages(ctx, c.Client.CoreV1().Pods(namespace).List, selector, func(list *corev1.PodList) {
+		for i := range list.Items {
+			each(&list.Items[i])
+		}
+	})
+}
+
+// pages reads what a label selector matches, page by page, and returns the resourceVersion of the last one.
+func pages[L metav1.ListInterface](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error),
+	selector string, each func(L)) (version string, err error) {
 	options := metav1.ListOptions{LabelSelector: selector, Limit: page}
 	for {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		list, err := l.client.CoreV1().Pods(namespace).List(call, options)
+		found, err := list(call, options)
 		cancel()
 		if err != nil {
 			return "", err
 		}
-		for i := range list.Items {
-			each(&list.Items[i])
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return list.ResourceVersion, nil
+		each(found)
+		if options.Continue = found.GetContinue(); options.Continue == "" {
+			return found.GetResourceVersion(), nil
 		}
 	}
 }
@@ -228,4 +215,92 @@ func NewClients(config *rest.Config) (Typed, dynamic.Interface, error) {
 	}
 	untyped, err := NewUntyped(config)
 	return typed, untyped, err
+}
+
+// reads are the objects that were read, or written, within a context.
+type reads struct {
+	mu      sync.Mutex
+	objects map[Ref]read
+}
+
+type read struct {
+	object *unstructured.Unstructured
+	err    error
+}
+
+type readsKey struct{}
+
+// WithReadCache returns a context in which each object is read at most once. It is for one round of decisions, whose
+// parts have to see the same state. A write by this Cluster within the context is visible afterwards; a failed write
+// makes the object be read again.
+func WithReadCache(ctx context.Context) context.Context {
+	return context.WithValue(ctx, readsKey{}, &reads{objects: map[Ref]read{}})
+}
+
+// readOnce reads an object, unless it was read in this context before. "Not found" is cached too, other errors are not.
+// Each caller gets its own copy.
+func readOnce(ctx context.Context, ref Ref, get func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured,
+	error) {
+	r, is := ctx.Value(readsKey{}).(*reads)
+	if !is {
+		return get()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, was := r.objects[ref]
+	if !was {
+		known.object, known.err = get()
+		if known.err == nil || apierrors.IsNotFound(known.err) {
+			r.objects[ref] = known
+		}
+	}
+	if known.err != nil {
+		return nil, known.err
+	}
+	return known.object.DeepCopy(), nil
+}
+
+// recordWrite records the result of a write in this context. Each caller gets its own copy.
+func recordWrite(ctx context.Context, ref Ref, after *unstructured.Unstructured, err error) (*unstructured.Unstructured,
+	error) {
+	r, is := ctx.Value(readsKey{}).(*reads)
+	if !is {
+		return after, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.objects, ref)
+	if err == nil && after != nil {
+		r.objects[ref] = read{object: after.DeepCopy()}
+	}
+	return after, err
+}
+
+const (
+	// parallelCalls is how many requests Parallel has in progress at once.
+	parallelCalls = 8
+	// retryPause is the pause before an unanswered request is retried.
+	retryPause = time.Second
+)
+
+// Parallel makes requests, at most eight at once, and returns the first error. An unanswered request is retried once,
+// so that a short interruption does not fail it.
+func Parallel(ctx context.Context, jobs []func(ctx context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelCalls)
+	for _, job := range jobs {
+		group.Go(func() error { return retryOnce(ctx, job) })
+	}
+	return group.Wait()
+}
+
+func retryOnce(ctx context.Context, job func(ctx context.Context) error) error {
+	err := job(ctx)
+	if err == nil || Classify(err) != Unreachable {
+		return err
+	}
+	if pause.For(ctx, retryPause) != nil {
+		return err
+	}
+	return job(ctx)
 }

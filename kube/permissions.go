@@ -3,16 +3,20 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	authv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // Permission is one action that an account may be allowed. Namespace "" means every namespace, Name "" every object.
@@ -69,28 +73,18 @@ func (p *Permissions) Ask(ctx context.Context, needs []Permission) error {
 		}
 	}
 	if len(in) >= len(kinds) && len(in) > 1 {
-		return p.askEverywhere(ctx, needs)
-	}
-	for namespace, needed := range in {
-		if namespace == metav1.NamespaceAll {
-			continue
+		if err := p.ask(ctx, slices.Collect(maps.Keys(kinds))); err != nil {
+			return err
 		}
+		return p.ask(ctx, p.denied(needs))
+	}
+	delete(in, metav1.NamespaceAll)
+	for namespace, needed := range in {
 		if err := p.reviewRules(ctx, namespace, needed); err != nil {
 			return err
 		}
 	}
-	return p.ask(ctx, slices.DeleteFunc(slices.Clone(needs), p.allowed))
-}
-
-func (p *Permissions) askEverywhere(ctx context.Context, needs []Permission) error {
-	clusterWide := make([]Permission, len(needs))
-	for i, n := range needs {
-		clusterWide[i] = everywhere(n)
-	}
-	if err := p.ask(ctx, clusterWide); err != nil {
-		return err
-	}
-	return p.ask(ctx, slices.DeleteFunc(slices.Clone(needs), p.allowed))
+	return p.ask(ctx, p.denied(needs))
 }
 
 // Lacking fetches these permissions and returns which of them are not granted; "" if all are.
@@ -131,17 +125,20 @@ func (p *Permissions) allowed(n Permission) bool {
 	return clusterWide == true || here == true
 }
 
+// denied returns those of the permissions that are not known to be granted.
+func (p *Permissions) denied(needs []Permission) []Permission {
+	return slices.DeleteFunc(slices.Clone(needs), p.allowed)
+}
+
 // Lacks returns which of the permissions, all fetched before, are not granted, and what to do; "" if all are.
 func (p *Permissions) Lacks(needs []Permission) string {
 	lacking := map[string][]string{}
-	for _, n := range needs {
-		if !p.allowed(n) {
-			name := n.Resource
-			if n.Subresource != "" {
-				name += "/" + n.Subresource
-			}
-			lacking[n.Namespace] = append(lacking[n.Namespace], n.Verb+" "+name)
+	for _, n := range p.denied(needs) {
+		name := n.Resource
+		if n.Subresource != "" {
+			name += "/" + n.Subresource
 		}
+		lacking[n.Namespace] = append(lacking[n.Namespace], n.Verb+" "+name)
 	}
 	if len(lacking) == 0 {
 		return ""
@@ -158,4 +155,94 @@ func (p *Permissions) Lacks(needs []Permission) string {
 	}
 	slices.Sort(parts)
 	return fmt.Sprintf("this party's worker may not %s: grant it that", strings.Join(parts, ", nor "))
+}
+
+// reviewRules records which of these permissions, all in one namespace, the account's rules grant, by one request. What
+// the rules do not grant is not known to be denied, since an authorizer need not list all its rules
+// (https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access).
+func (p *Permissions) reviewRules(ctx context.Context, namespace string, needs []Permission) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	review, err := p.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx,
+		&authv1.SelfSubjectRulesReview{Spec: authv1.SelfSubjectRulesReviewSpec{Namespace: namespace}},
+		metav1.CreateOptions{})
+	switch {
+	case err != nil && Classify(err) == Unreachable:
+		return err
+	case err != nil: // ask one by one instead
+		return nil
+	}
+	for _, n := range needs {
+		if slices.ContainsFunc(review.Status.ResourceRules, func(r authv1.ResourceRule) bool { return grants(r, n) }) {
+			p.answers.Store(n, true)
+		}
+	}
+	return nil
+}
+
+// grants reports whether a rule grants a permission. "*" means all; "*/NAME" means that subresource of every resource.
+func grants(r authv1.ResourceRule, n Permission) bool {
+	has := func(list []string, one string) bool { return slices.Contains(list, one) || slices.Contains(list, "*") }
+	resource := has(r.Resources, n.Resource)
+	if n.Subresource != "" {
+		resource = has(r.Resources, n.Resource+"/"+n.Subresource) || slices.Contains(r.Resources, "*/"+n.Subresource)
+	}
+	named := len(r.ResourceNames) == 0 || n.Name != "" && slices.Contains(r.ResourceNames, n.Name)
+	return resource && named && has(r.Verbs, n.Verb) && has(r.APIGroups, n.Group)
+}
+
+// Rights returns the permissions that a manifest's Roles and ClusterRoles grant, by role name. names replaces names of
+// namespaces and objects. A ClusterRole's permissions are returned for these namespaces, or for the whole cluster if
+// there are none.
+func Rights(manifest []byte, names map[string]string, namespaces ...string) (map[string][]Permission, error) {
+	rights := map[string][]Permission{}
+	for _, document := range strictyaml.Split(manifest) {
+		var role rbacv1.Role // a ClusterRole has the same fields, as far as they matter here
+		if err := yaml.Unmarshal(document, &role); err != nil {
+			return nil, fmt.Errorf("read a manifest of rights: %w", err)
+		}
+		where := []string{renamed(names, role.Namespace)}
+		if role.Kind == "ClusterRole" && len(namespaces) > 0 {
+			where = namespaces
+		}
+		for _, rule := range role.Rules {
+			for _, namespace := range where {
+				rights[role.Name] = append(rights[role.Name], ruleRights(rule, names, namespace)...)
+			}
+		}
+	}
+	return rights, nil
+}
+
+func renamed(names map[string]string, name string) string {
+	if other, is := names[name]; is {
+		return other
+	}
+	return name
+}
+
+// ruleRights returns the permissions that a rule grants in a namespace.
+func ruleRights(rule rbacv1.PolicyRule, names map[string]string, namespace string) (out []Permission) {
+	objects := rule.ResourceNames
+	if len(objects) == 0 {
+		objects = []string{""}
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			resource, subresource, _ := strings.Cut(resource, "/")
+			for _, name := range objects {
+				for _, verb := range rule.Verbs {
+					out = append(out, Permission{Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+						Name: renamed(names, name), Namespace: namespace})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Denied fetches these permissions, and returns those that are not granted.
+func (p *Permissions) Denied(ctx context.Context, needs []Permission) ([]Permission, error) {
+	err := p.Ask(ctx, needs)
+	return p.denied(needs), err
 }

@@ -2,11 +2,11 @@ package kube
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,16 +65,13 @@ func repetition(req *http.Request) *http.Request {
 // permitted reports whether reviews confirm all permissions that a request needs. A failed review counts as no: the
 // request may be retried.
 func (r *refusals) permitted(req *http.Request) bool {
-	for _, spec := range specsOf(req) {
-		if !r.review(req.Context(), req, spec) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(specsOf(req), func(spec authv1.SelfSubjectAccessReviewSpec) bool {
+		return !r.review(req, spec)
+	})
 }
 
 // review asks with the headers that identify the request's account.
-func (r *refusals) review(ctx context.Context, of *http.Request, spec authv1.SelfSubjectAccessReviewSpec) bool {
+func (r *refusals) review(of *http.Request, spec authv1.SelfSubjectAccessReviewSpec) bool {
 	body, err := json.Marshal(&authv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authv1.SchemeGroupVersion.String(), Kind: "SelfSubjectAccessReview"},
 		Spec:     spec})
@@ -83,7 +80,7 @@ func (r *refusals) review(ctx context.Context, of *http.Request, spec authv1.Sel
 	}
 	prefix, _ := splitPath(of.URL.Path)
 	to := url.URL{Scheme: of.URL.Scheme, Host: of.URL.Host, Path: prefix + reviewPath}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(of.Context(), http.MethodPost, to.String(), bytes.NewReader(body))
 	if err != nil {
 		return false
 	}

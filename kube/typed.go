@@ -62,10 +62,7 @@ func NewTyped(config *rest.Config) (Typed, error) {
 		assign(&c.core, corev1.NewForConfigAndClient, config, shared),
 		assign(&c.policy, policyv1.NewForConfigAndClient, config, shared),
 	)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, err
 }
 
 // Protobuf returns a copy of config for clients of built-in kinds. They are read as protobuf, which costs API server

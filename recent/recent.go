@@ -4,12 +4,11 @@ package recent
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"k8s.io/utils/lru"
 )
 
 // maxAnswers is how many answers are cached at once.
@@ -20,16 +19,16 @@ const maxAnswers = 1000
 type Cache struct {
 	reads singleflight.Group
 	mu    sync.Mutex
-	kept  map[string]answer
+	// kept are the answers by question, the recently used ones; nil before the first.
+	kept *lru.Cache
 	// forgets counts the calls of Forget: a read that started before the last one is neither kept nor shared.
 	forgets int
 }
 
-// answer is the result of one read. started is when it began; each caller decides how old it may be. until is when the
-// answer may be evicted.
+// answer is the result of one read. started is when it began; each caller decides how old it may be.
 type answer struct {
-	started, until time.Time
-	value          any
+	started time.Time
+	value   any
 }
 
 // Get returns an answer whose read is in progress, or started at most fresh ago; otherwise it reads. All callers get
@@ -48,10 +47,15 @@ func GetStale[V any](ctx context.Context, a *Cache, question string, fresh, spar
 		return read(ctx)
 	}
 	a.mu.Lock()
-	last, age := a.kept[question], time.Since(a.kept[question].started)
+	if a.kept == nil {
+		a.kept = lru.New(maxAnswers)
+	}
+	found, _ := a.kept.Get(question)
+	last, _ := found.(answer)
+	age := time.Since(last.started)
 	var reading <-chan singleflight.Result
 	if age >= fresh {
-		reading = a.read(question, fresh+spare, func() (any, error) { return read(context.WithoutCancel(ctx)) })
+		reading = a.read(question, func() (any, error) { return read(context.WithoutCancel(ctx)) })
 	}
 	a.mu.Unlock()
 	if age < fresh+spare {
@@ -69,8 +73,8 @@ func GetStale[V any](ctx context.Context, a *Cache, question string, fresh, spar
 	}
 }
 
-// read joins the read that is in progress, or begins one whose answer may be evicted after a time. The caller holds mu.
-func (a *Cache) read(question string, keep time.Duration, read func() (any, error)) <-chan singleflight.Result {
+// read joins the read that is in progress, or begins one. The caller holds mu.
+func (a *Cache) read(question string, read func() (any, error)) <-chan singleflight.Result {
 	now, forgets := time.Now(), a.forgets
 	return a.reads.DoChan(fmt.Sprint(forgets, " ", question), func() (value any, err error) {
 		defer func() {
@@ -84,28 +88,10 @@ func (a *Cache) read(question string, keep time.Duration, read func() (any, erro
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if forgets == a.forgets {
-			if a.kept == nil {
-				a.kept = map[string]answer{}
-			}
-			a.kept[question] = answer{started: now, until: now.Add(keep), value: value}
-			a.sweep()
+			a.kept.Add(question, answer{started: now, value: value})
 		}
 		return value, nil
 	})
-}
-
-// sweep evicts the expired answers if there are too many, and then as many of the oldest as needed.
-func (a *Cache) sweep() {
-	if len(a.kept) <= maxAnswers {
-		return
-	}
-	now := time.Now()
-	maps.DeleteFunc(a.kept, func(_ string, found answer) bool { return !now.Before(found.until) })
-	for len(a.kept) > maxAnswers {
-		delete(a.kept, slices.MinFunc(slices.Collect(maps.Keys(a.kept)), func(x, y string) int {
-			return a.kept[x].started.Compare(a.kept[y].started)
-		}))
-	}
 }
 
 // Forget drops all answers after a change: everything is read again.
@@ -116,5 +102,7 @@ func (a *Cache) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forgets++
-	clear(a.kept)
+	if a.kept != nil {
+		a.kept.Clear()
+	}
 }

@@ -145,7 +145,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, n, got)
 	}
-	require.LessOrEqual(t, len(a.kept), maxAnswers)
+	require.LessOrEqual(t, a.kept.Len(), maxAnswers)
 	var nothing *Cache
 	nothing.Forget()
 	got, err := Get(t.Context(), nothing, "list", time.Hour, func(context.Context) (int, error) { return 1, nil })
@@ -153,36 +153,26 @@ func TestAnswersAreBounded(t *testing.T) {
 	require.Equal(t, 1, got)
 }
 
-// An expired answer makes room for a new one; if there is none, the oldest does. All others stay.
-func TestOnlyExpiredAndOldestAnswersAreEvicted(t *testing.T) {
+// A new answer takes the room of the one that was used least recently. All others stay.
+func TestOnlyLeastRecentlyUsedAnswerIsEvicted(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var a Cache
-		var c counter
-		ask := func(question string, fresh time.Duration) {
-			_, err := Get(t.Context(), &a, question, fresh, c.read)
-			require.NoError(t, err)
-			time.Sleep(time.Millisecond)
-		}
-		ask("oldest", time.Hour)
-		ask("expired", time.Second)
-		for n := range maxAnswers - 2 {
-			ask(fmt.Sprint(n), time.Hour)
-		}
-		time.Sleep(time.Second)
-		expect := func(oldest, expired bool, reason string) {
-			_, hasOldest := a.kept["oldest"]
-			_, hasExpired := a.kept["expired"]
-			require.Equal(t, []any{oldest, expired, maxAnswers}, []any{hasOldest, hasExpired, len(a.kept)}, reason)
-		}
-		ask("expired", time.Second)
-		expect(true, true, "another answer to the same question needs no room")
-		time.Sleep(time.Second)
-		ask("one more", time.Hour)
-		expect(true, false, "it makes room")
-		ask("two more", time.Hour)
-		expect(false, false, "nothing has expired")
-	})
+	var a Cache
+	var c counter
+	ask := func(question string) {
+		_, err := Get(t.Context(), &a, question, time.Hour, c.read)
+		require.NoError(t, err)
+	}
+	for n := range maxAnswers {
+		ask(fmt.Sprint(n))
+	}
+	ask("0")
+	require.Equal(t, maxAnswers, a.kept.Len(), "another use of an answer needs no room")
+	ask("one more")
+	require.Equal(t, maxAnswers, a.kept.Len())
+	_, used := a.kept.Get("0")
+	_, unused := a.kept.Get("1")
+	_, next := a.kept.Get("2")
+	require.Equal(t, []bool{true, false, true}, []bool{used, unused, next}, "0 was used again, 1 was not")
 }
 
 // With spare time, no caller waits while an answer is read again.

@@ -14,68 +14,60 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/workflows"
 )
 
 // attributesTimeout is how long Temporal may take to accept a search attribute that was added: its caches are refreshed
-// at least every minute.
-const attributesTimeout = 90 * time.Second
+// at least every minute. attributesPause is the pause between two checks.
+const attributesTimeout, attributesPause = 90 * time.Second, 100 * time.Millisecond
 
 // ensureSearchAttributes adds missing search attributes: a workflow that writes an unknown one would fail its task
 // forever. If this process may not list or add them, it is enough that they exist.
 func ensureSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
+	wanted := map[string]enumspb.IndexedValueType{}
+	for _, key := range workflows.SearchAttributes {
+		wanted[key.GetName()] = key.GetValueType()
+	}
 	known, err := c.OperatorService().ListSearchAttributes(ctx,
 		&operatorservice.ListSearchAttributesRequest{Namespace: namespace})
-	if notPermitted(err) {
-		return checkUnlisted(ctx, c, namespace)
+	unlisted := notPermitted(err)
+	if unlisted {
+		err = queryAttributes(ctx, c, namespace, slices.Sorted(maps.Keys(wanted)))
 	}
-	if err != nil {
+	var unknown *serviceerror.InvalidArgument
+	switch {
+	case unlisted && errors.As(err, &unknown):
+		return missingError(namespace, wanted, err)
+	case err != nil:
 		return fmt.Errorf("search attributes of Temporal namespace %s: %w", namespace, err)
+	case unlisted:
+		return nil
 	}
 	missing := map[string]enumspb.IndexedValueType{}
-	for _, key := range workflows.SearchAttributes {
-		have, ok := known.GetCustomAttributes()[key.GetName()]
-		if ok && have != key.GetValueType() {
-			return fmt.Errorf("search attribute %s of Temporal namespace %s is a %s, not a %s: remove it",
-				key.GetName(), namespace, have,
-				key.GetValueType())
-		}
-		if !ok {
-			missing[key.GetName()] = key.GetValueType()
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		switch have, ok := known.GetCustomAttributes()[name]; {
+		case !ok:
+			missing[name] = wanted[name]
+		case have != wanted[name]:
+			return fmt.Errorf("search attribute %s of Temporal namespace %s is a %s, not a %s: remove it", name,
+				namespace, have, wanted[name])
 		}
 	}
 	if len(missing) == 0 { // another process may have added them just now
-		return awaitSearchAttributes(ctx, c, namespace, attributeNames(workflows.SearchAttributes))
+		return awaitSearchAttributes(ctx, c, namespace, slices.Sorted(maps.Keys(wanted)))
 	}
+	names := slices.Sorted(maps.Keys(missing))
 	_, err = c.OperatorService().AddSearchAttributes(ctx,
 		&operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
 	switch {
 	case notPermitted(err):
 		return missingError(namespace, missing, err)
 	case err != nil:
-		return fmt.Errorf("cannot add search attributes %v to Temporal namespace %s: %w",
-			slices.Sorted(maps.Keys(missing)), namespace, err)
+		return fmt.Errorf("cannot add search attributes %v to Temporal namespace %s: %w", names, namespace, err)
 	}
-	return awaitSearchAttributes(ctx, c, namespace, slices.Sorted(maps.Keys(missing)))
-}
-
-// checkUnlisted checks that the search attributes exist if this process may not list them.
-func checkUnlisted(ctx context.Context, c client.Client, namespace string) error {
-	err := queryAttributes(ctx, c, namespace, attributeNames(workflows.SearchAttributes))
-	var unknown *serviceerror.InvalidArgument
-	if errors.As(err, &unknown) {
-		all := map[string]enumspb.IndexedValueType{}
-		for _, key := range workflows.SearchAttributes {
-			all[key.GetName()] = key.GetValueType()
-		}
-		return missingError(namespace, all, err)
-	}
-	if err != nil {
-		return fmt.Errorf("search attributes of Temporal namespace %s: %w", namespace, err)
-	}
-	return nil
+	return awaitSearchAttributes(ctx, c, namespace, names)
 }
 
 // missingError is the error if search attributes are missing and this process may not add them.
@@ -94,22 +86,13 @@ func notPermitted(err error) bool {
 	return errors.As(err, &denied) || errors.As(err, &missing)
 }
 
-func attributeNames(keys []temporal.SearchAttributeKey) []string {
-	var names []string
-	for _, key := range keys {
-		names = append(names, key.GetName())
-	}
-	return names
-}
-
 // createCommand is the Temporal CLI command that adds the search attributes.
 func createCommand(namespace string, missing map[string]enumspb.IndexedValueType) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "temporal operator search-attribute create --namespace %s", namespace)
+	command := "temporal operator search-attribute create --namespace " + namespace
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		fmt.Fprintf(&b, " --name %s --type %s", name, missing[name])
+		command += fmt.Sprintf(" --name %s --type %s", name, missing[name])
 	}
-	return b.String()
+	return command
 }
 
 // queryAttributes runs a count query with these attributes, which fails if one of them is unknown. It needs no result.
@@ -124,19 +107,15 @@ func queryAttributes(ctx context.Context, c client.Client, namespace string, nam
 func awaitSearchAttributes(ctx context.Context, c client.Client, namespace string, names []string) error {
 	ctx, cancel := context.WithTimeout(ctx, attributesTimeout)
 	defer cancel()
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
 	for {
 		err := queryAttributes(ctx, c, namespace, names)
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, attributesPause) != nil {
 			return fmt.Errorf("search attributes %v exist in Temporal namespace %s, but queries still reject them "+
 				"after %s: %w", names, namespace,
 				attributesTimeout, err)
-		case <-again.C:
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/upgrade"
 	"slipway.io/slipway/temporal/presence"
 )
@@ -56,18 +57,13 @@ type buildRouter struct {
 	// presenceKnown marks the queues whose pollers Temporal has reported at least once; some Temporal servers never
 	// report them.
 	presenceKnown map[string]bool
-	// missing is since when the newer build that has the work of a queue is without heartbeats.
-	mu      sync.Mutex
-	missing map[string]time.Time
+	// missing is since when (time.Time) the newer build that has the work of a queue is without heartbeats.
+	missing sync.Map
 }
 
 func newBuildRouter(temporal client.Client, queues []Queue, options Options) *buildRouter {
-	b := &buildRouter{temporal: temporal, options: options, missing: map[string]time.Time{},
-		presenceKnown: map[string]bool{}}
-	for _, q := range queues {
-		b.queues = append(b.queues, q.Name)
-	}
-	return b
+	return &buildRouter{temporal: temporal, options: options, presenceKnown: map[string]bool{},
+		queues: phrase.Texts(queues, func(q Queue) string { return q.Name })}
 }
 
 // deploymentOf returns the name of a queue's workers as a Temporal worker deployment, which must not contain a dot or a
@@ -203,7 +199,7 @@ const anyBuild = "*"
 func (b *buildRouter) runningBuilds(present map[string]party.Presence) map[string][]string {
 	running := map[string][]string{}
 	for queue, p := range present {
-		running[queue] = sortUnique(append(buildsOf(p, p.Workers), b.options.Build))
+		running[queue] = buildsOf(p, p.Workers, b.options.Build)
 	}
 	return running
 }
@@ -213,44 +209,28 @@ func (b *buildRouter) runningBuilds(present map[string]party.Presence) map[strin
 func (b *buildRouter) remainingBuilds(present map[string]party.Presence, dead []party.Worker) map[string][]string {
 	staying := map[string][]string{}
 	for queue, p := range present {
-		staying[queue] = sortUnique(buildsOf(p, slices.DeleteFunc(slices.Clone(p.Workers), func(w party.Worker) bool {
+		staying[queue] = buildsOf(p, slices.DeleteFunc(slices.Clone(p.Workers), func(w party.Worker) bool {
 			return w.Identity == b.options.Identity || slices.Contains(dead, w)
-		})))
+		}))
 	}
 	return staying
 }
 
-// buildsOf returns the builds of these workers, and anyBuild if the queue's pollers are unknown.
-func buildsOf(p party.Presence, workers []party.Worker) (found []string) {
+// buildsOf returns the builds of these workers and more builds, sorted; with anyBuild if the queue's pollers are
+// unknown.
+func buildsOf(p party.Presence, workers []party.Worker, more ...string) []string {
+	found := append(more, phrase.Texts(workers, func(w party.Worker) string { return w.Build })...)
 	if p.Reachable == party.Unknown {
 		found = append(found, anyBuild)
 	}
-	for _, w := range workers {
-		found = append(found, w.Build)
-	}
-	return found
-}
-
-func sortUnique(builds []string) []string {
-	slices.Sort(builds)
-	return slices.Compact(builds)
-}
-
-// markSeen records that the build with the work of a queue runs.
-func (b *buildRouter) markSeen(queue string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.missing, queue)
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // missingTooLong reports whether the build with the work of a queue has been without heartbeats for missingThreshold.
 func (b *buildRouter) missingTooLong(queue string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.missing[queue].IsZero() {
-		b.missing[queue] = time.Now()
-	}
-	return time.Since(b.missing[queue]) >= missingThreshold
+	since, _ := b.missing.LoadOrStore(queue, time.Now())
+	return time.Since(since.(time.Time)) >= missingThreshold
 }
 
 // route gives the queue's work to the newest running build. leaving is the build whose last worker is about to end, if
@@ -262,7 +242,7 @@ func (b *buildRouter) route(ctx context.Context, queue string, running []string,
 	}
 	decision := known.Decide()
 	if decision.Build == known.Current {
-		b.markSeen(queue)
+		b.missing.Delete(queue)
 		return nil
 	}
 	if decision.Older && known.Current != leaving && !b.missingTooLong(queue) {
@@ -278,7 +258,7 @@ func (b *buildRouter) route(ctx context.Context, queue string, running []string,
 		return fmt.Errorf("cannot route the work on queue %[2]s to %[1]s yet: %[3]w", upgrade.Name(decision.Build),
 			queue, err)
 	}
-	b.markSeen(queue)
+	b.missing.Delete(queue)
 	b.options.Log.Info("routed the work to another build", "queue", queue, "build", decision.Build, "before",
 		known.Current, "reason", decision.Reason)
 	return nil

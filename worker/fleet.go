@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 	"go.uber.org/fx"
 
 	"slipway.io/slipway/pause"
@@ -240,3 +241,25 @@ var Module = fx.Module("worker",
 		lc.Append(fx.Hook{OnStart: fleet.start, OnStop: fleet.stop})
 	}),
 )
+
+// maxWorkflowTasks bounds the workflow tasks that one process executes at once; they are short and CPU-bound.
+const maxWorkflowTasks = 100
+
+// registerWorkflows registers every workflow type under an explicit name: histories contain the names.
+func registerWorkflows(w worker.WorkflowRegistry) {
+	for name, run := range map[string]any{
+		workflows.TypeDeployPlan: workflows.DeployPlan, workflows.TypeServiceRelease: workflows.ServiceRelease,
+		workflows.TypePreflight: workflows.Preflight, workflows.TypeRollout: workflows.Rollout,
+		workflows.TypeServing: workflows.Serving, workflows.TypeServingStatuses: workflows.ServingStatuses,
+		workflows.TypePackageSweep: workflows.PackageSweep, workflows.TypeServingCheck: workflows.ServingCheck,
+	} {
+		w.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: name})
+	}
+}
+
+// maxCachedWorkflows is how many workflows a process keeps in memory between their tasks, about 100 KiB each. Releases
+// wait for users for days: the least recently used one is replayed from its history when needed.
+const maxCachedWorkflows = 200
+
+// The size is per process, and has to be set before the first worker starts.
+func init() { worker.SetStickyWorkflowCacheSize(cacheSize()) }

@@ -84,11 +84,18 @@ func partyQuery(queue string, budget time.Duration) workflow.ActivityOptions {
 	return o
 }
 
-// partyRestore is for restoring what an operation borrowed. It waits for the party without a limit.
-func partyRestore(queue string) workflow.ActivityOptions {
-	o := partyRun(queue, 0)
-	o.HeartbeatTimeout = 0
-	return o
+// grouped groups items by key, at most this many in a group, in the order of the first of each group.
+func grouped[T any, K comparable](items []T, most int, key func(T) K) (groups [][]T) {
+	of := map[K]int{}
+	for _, item := range items {
+		at, known := of[key(item)]
+		if !known || len(groups[at]) == most {
+			at, groups = len(groups), append(groups, nil)
+			of[key(item)] = at
+		}
+		groups[at] = append(groups[at], item)
+	}
+	return groups
 }
 
 // perform executes an activity with the options of its context and decodes the answer into result.
@@ -112,14 +119,13 @@ func systemTrouble(err error, what string) (trouble string, spentSeconds int64) 
 		return message(err), detailsOf(err).SpentSeconds
 	}
 	var timeout *temporal.TimeoutError
-	if !errors.As(err, &timeout) {
-		return "", 0
-	}
-	if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
-		return fmt.Sprintf("no worker of %s takes work: start one (slipway worker)", what), 0
-	}
 	var app *temporal.ApplicationError
-	if errors.As(timeout.Unwrap(), &app) {
+	switch {
+	case !errors.As(err, &timeout):
+		return "", 0
+	case isScheduleToStart(err):
+		return fmt.Sprintf("no worker of %s takes work: start one (slipway worker)", what), 0
+	case errors.As(timeout.Unwrap(), &app):
 		return fmt.Sprintf("%s: %s", what, app.Message()), 0
 	}
 	return fmt.Sprintf("%s does not answer", what), 0
@@ -131,8 +137,12 @@ func asSystemError(err error) error {
 	if err == nil || kindOf(err).System() {
 		return err
 	}
-	return temporal.NewNonRetryableApplicationError("the engine's centre does not answer: "+message(err),
-		string(failure.Unreachable), nil)
+	return newFailure(failure.Unreachable, "the engine's centre does not answer: "+message(err))
+}
+
+// newFailure is the failure with which an operation ends.
+func newFailure(kind failure.Kind, why string) error {
+	return temporal.NewNonRetryableApplicationError(why, string(kind), nil)
 }
 
 // detailsOf returns the details that a failure carries; the zero value if there are none.
@@ -146,8 +156,7 @@ func detailsOf(err error) failure.Details {
 }
 
 func kindOf(err error) failure.Kind {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return failure.Kind(app.Type())
 	}
 	return ""
@@ -160,15 +169,11 @@ func isScheduleToStart(err error) bool {
 
 // message returns the innermost text of an error from an activity or a child workflow, without Temporal's wrapping.
 func message(err error) string {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return app.Message()
 	}
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
 	}
+	return err.Error()
 }

@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/window"
 )
 
 // DeployPlanResult is the outcome of a task; its record holds the whole task.
@@ -38,7 +39,9 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 	case err != nil:
 		return DeployPlanResult{}, err
 	case again:
-		rememberStart(r.ctx, r.task.StartedAt)
+		if at := r.task.StartedAt; at != nil { // for later runs
+			writeMemo(r.ctx, MemoStartedAt, *at)
+		}
 		return DeployPlanResult{}, workflow.NewContinueAsNewError(r.ctx, TypeDeployPlan, r.nextInput())
 	}
 	result := DeployPlanResult{State: r.task.State, Reason: r.task.Reason}
@@ -84,25 +87,11 @@ type taskRun struct {
 	children []workflow.ChildWorkflowFuture
 	// abandoned marks the items that were told to give up (SignalItemAbandon).
 	abandoned           []bool
-	finished            []finishedItem
 	recording, recorded bool
-	beginAnswer         *beginAnswer
-	// askingWindow is true while the task's times are evaluated; openingAnswer is the result.
-	askingWindow  bool
-	openingAnswer *openingAnswer
+	// askingWindow is true while the task's times are evaluated.
+	askingWindow bool
 	// beginSettled is true once it is decided whether the task may run.
 	beginSettled bool
-}
-
-type finishedItem struct {
-	n      int
-	result ServiceReleaseResult
-	err    error
-}
-
-type beginAnswer struct {
-	result operation.BeginTaskResult
-	err    error
 }
 
 func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
@@ -112,33 +101,20 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 		children: make([]workflow.ChildWorkflowFuture, len(in.Items)), abandoned: make([]bool, len(in.Items)),
 		beginSettled: in.State != nil,
 	}
-	doc := plan.Document{Items: make([]plan.Item, len(in.Items))}
-	names := make([]string, len(in.Items))
 	services := make([]plan.ServiceStatus, len(in.Items))
 	for n, it := range in.Items {
-		doc.Items[n] = plan.Item{ServiceID: it.ServiceID, Priority: it.Priority}
-		names[n] = string(it.ServiceID)
 		services[n] = plan.ServiceStatus{ServiceID: it.ServiceID, Priority: it.Priority, Deployment: it.Deployment,
 			Method: it.Method,
 			State:  plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{},
 			RollOut: it.RollOut}
 	}
-	r.machine = plan.NewMachine(names, doc.Waves(), in.MaxConcurrent)
-	for n, it := range in.Items {
-		if it.RollOut {
-			r.machine.RollsOut(n)
-		}
-	}
-	if len(in.Times) > 0 {
-		r.machine.EnforceTimes()
-	}
+	r.machine = plan.NewMachine(services, in.MaxConcurrent, len(in.Times) > 0)
 	r.driver, r.loop.machine = r, r.machine
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
 		RerunOf: in.RerunOf, ReverseOf: in.ReverseOf, Actor: in.Actor, ExecuteReason: in.Reason,
-		State: r.machine.State, Reason: r.machine.Reason,
 		Workflow: &audit.WorkflowRef{ID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID}}
 	if in.State != nil {
-		r.machine.LoadMemory(in.State.Machine)
+		r.machine.Memory = in.State.Machine
 		r.task.StartedAt, r.task.Services, r.task.Interruptions = in.State.StartedAt, in.State.Services,
 			in.State.Interruptions
 		r.resumeListing()
@@ -164,43 +140,23 @@ func (r *taskRun) nextWake() (until time.Time, summary string) {
 func (r *taskRun) nextInput() any {
 	in := r.in
 	t := r.task
-	in.State = &DeployPlanState{Machine: r.machine.Memory(), StartedAt: t.StartedAt, Services: t.Services,
+	in.State = &DeployPlanState{Machine: r.machine.Memory, StartedAt: t.StartedAt, Services: t.Services,
 		Interruptions: t.Interruptions}
 	return in
 }
 
 // begin checks whether this task is the current one of its plan. The loop keeps serving meanwhile.
 func (r *taskRun) begin() {
-	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		var a beginAnswer
-		a.err = perform(withActivity(ctx, centreForever, "check that this is the plan's live task"),
-			operation.ActivityBeginTask, r.request(), &a.result)
-		r.beginAnswer = &a
+	r.concurrently(func(ctx workflow.Context) func() {
+		var result operation.BeginTaskResult
+		err := perform(withActivity(ctx, centreForever, "check that this is the plan's live task"),
+			operation.ActivityBeginTask, r.request(), &result)
+		return func() { r.settleBegin(result, err) }
 	})
 }
 
 func (r *taskRun) request() operation.TaskRequest {
 	return operation.TaskRequest{Task: r.in.Task, Plan: r.in.Plan, RunID: r.task.Workflow.RunID}
-}
-
-func (r *taskRun) hasResult() bool {
-	return len(r.finished) > 0 || r.beginAnswer != nil || r.openingAnswer != nil
-}
-
-// takeResults processes the result of begin, the finished items and the answer about release windows.
-func (r *taskRun) takeResults(time.Time, bool) {
-	if a := r.beginAnswer; a != nil {
-		r.beginAnswer = nil
-		r.settleBegin(*a)
-	}
-	for _, f := range r.finished {
-		r.end(f)
-	}
-	r.finished = nil
-	if a := r.openingAnswer; a != nil {
-		r.openingAnswer = nil
-		r.machine.SetWindow(a.answer, a.at)
-	}
 }
 
 // handleSignal takes the report of an item. It ignores a report that names no running item: it is late, or another
@@ -228,13 +184,13 @@ func (r *taskRun) handleSignal(signal *signal, _ time.Time) bool {
 	return true
 }
 
-func (r *taskRun) settleBegin(a beginAnswer) {
+func (r *taskRun) settleBegin(result operation.BeginTaskResult, err error) {
 	r.beginSettled = true
 	switch {
-	case a.err != nil: // begin is retried while the home cluster is unreachable: this is a final refusal
-		r.machine.GiveUp(message(a.err))
-	case a.result.Superseded != "":
-		r.machine.GiveUp(fmt.Sprintf("task %s superseded this task before it began", a.result.Superseded))
+	case err != nil: // begin is retried while the home cluster is unreachable: this is a final refusal
+		r.machine.GiveUp(message(err))
+	case result.Superseded != "":
+		r.machine.GiveUp(fmt.Sprintf("task %s superseded this task before it began", result.Superseded))
 	default:
 		if len(r.in.Times) == 0 { // otherwise StartedAt is the start of the first service, which may be days later
 			now := workflow.Now(r.ctx)
@@ -292,28 +248,28 @@ func (r *taskRun) startItem(n int) {
 		MaxConcurrentWorkloads:   r.in.MaxConcurrentWorkloads, Engine: r.in.Engine,
 	})
 	r.children[n] = child
-	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		f := finishedItem{n: n}
-		f.err = child.Get(ctx, &f.result)
-		r.finished = append(r.finished, f)
+	r.concurrently(func(ctx workflow.Context) func() {
+		var result ServiceReleaseResult
+		err := child.Get(ctx, &result)
+		return func() { r.end(n, result, err) }
 	})
 }
 
-func (r *taskRun) end(f finishedItem) {
-	if f.err != nil {
-		f.result = ServiceReleaseResult{State: plan.ItemFailed, Workloads: []plan.WorkloadStatus{},
-			Reason: fmt.Sprintf("its workflow ended without a result (%s): see workflow %s", message(f.err),
-				r.itemWorkflowID(f.n))}
+func (r *taskRun) end(n int, result ServiceReleaseResult, err error) {
+	if err != nil {
+		result = ServiceReleaseResult{State: plan.ItemFailed, Workloads: []plan.WorkloadStatus{},
+			Reason: fmt.Sprintf("its workflow ended without a result (%s): see workflow %s", message(err),
+				r.itemWorkflowID(n))}
 	}
 	now := workflow.Now(r.ctx)
-	s := &r.task.Services[f.n]
-	s.State, s.Reason, s.FinishedAt, s.Workloads = f.result.State, f.result.Reason, &now, f.result.Workloads
-	s.Package, s.Build = f.result.Package, f.result.Build
-	if f.result.Abandoned {
-		r.machine.Abandoned(f.n, f.result.Reason)
+	s := &r.task.Services[n]
+	s.State, s.Reason, s.FinishedAt, s.Workloads = result.State, result.Reason, &now, result.Workloads
+	s.Package, s.Build = result.Package, result.Build
+	if result.Abandoned {
+		r.machine.Abandoned(n, result.Reason)
 		return
 	}
-	r.machine.Ended(f.n, f.result.State, f.result.Reason)
+	r.machine.Ended(n, result.State, result.Reason)
 }
 
 // conclude writes the record once no item runs. Verbs that arrive meanwhile are still answered.
@@ -330,7 +286,6 @@ func (r *taskRun) conclude() {
 	}
 	now := workflow.Now(r.ctx)
 	r.task.FinishedAt = &now
-	r.show()
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		err := perform(withActivity(ctx, centreForever, "write the record"), operation.ActivityCompleteRecord,
 			r.request(), nil)
@@ -444,4 +399,24 @@ func (r *taskRun) stopRollouts(ask plan.Command) {
 			r.signalItem(n, SignalItemStopRollouts, q)
 		}
 	}
+}
+
+// askOpening checks whether the task's times allow an item to begin now. The centre calculates it: calendars depend on
+// time zone data that may differ during a replay. Only a task with times calls it.
+func (r *taskRun) askOpening(now time.Time) {
+	r.askingWindow = true
+	r.concurrently(func(ctx workflow.Context) func() {
+		var answer window.Answer
+		question := window.Question{Times: r.in.Times, At: now}
+		if err := perform(withActivity(ctx, centreForever, "is a release window open?"), window.ActivityNextOpening,
+			question, &answer); err != nil {
+			again := workflow.Now(ctx).Add(time.Minute)
+			answer = window.Answer{Until: &again,
+				Reason: "cannot determine whether a release window is open (" + message(err) + ")"}
+		}
+		return func() {
+			r.askingWindow = false
+			r.machine.SetWindow(answer, now)
+		}
+	})
 }

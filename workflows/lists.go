@@ -81,12 +81,8 @@ const MemoStartedAt = "startedAt"
 // its workflow.
 const MemoTimes = "times"
 
-// rememberStart writes the task's start time into the memo, for later runs.
-func rememberStart(ctx workflow.Context, at *time.Time) {
-	if at == nil {
-		return
-	}
-	if err := workflow.UpsertMemo(ctx, map[string]any{MemoStartedAt: *at}); err != nil {
+func writeMemo(ctx workflow.Context, key string, value any) {
+	if err := workflow.UpsertMemo(ctx, map[string]any{key: value}); err != nil {
 		workflow.GetLogger(ctx).Error("memo", "error", err)
 	}
 }
@@ -102,9 +98,7 @@ func (s Shown) remember(ctx workflow.Context) {
 		w.Message = ""
 		s.WaitingFor = &w
 	}
-	if err := workflow.UpsertMemo(ctx, map[string]any{MemoShown: s}); err != nil {
-		workflow.GetLogger(ctx).Error("memo", "error", err)
-	}
+	writeMemo(ctx, MemoShown, s)
 }
 
 // listing is what lists show of a release. If since is zero, the time when waitingFor was first published is used.

@@ -59,8 +59,10 @@ type loop[C any] struct {
 	machine  audit.Machine[C]
 	driver   driver[C]
 	timer    *runningTimer
-	// answers are executed commands whose response is still to be sent.
+	// answers are executed commands whose response is still to be sent. results take what has ended since the last
+	// round, oldest first.
 	answers []*envelope[C]
+	results []func()
 	shown   listing
 	// forceNewRun makes the workflow continue as new when it is idle. dismissed is why the workflow has no work;
 	// commands are refused with it and not recorded.
@@ -124,8 +126,17 @@ func (l *loop[C]) rounds() (again bool, err error) {
 
 // mustWake reports whether the loop has something to process.
 func (l *loop[C]) mustWake() bool {
-	return l.hasInput() && !l.deferred || l.timer != nil && l.timer.fired || l.driver.hasResult()
+	return l.hasInput() && !l.deferred || l.timer != nil && l.timer.fired || len(l.results) > 0 || l.driver.hasResult()
 }
+
+// concurrently runs do beside the loop. When it has ended, the loop's next round calls what it returned.
+func (l *loop[C]) concurrently(do func(ctx workflow.Context) (take func())) {
+	workflow.Go(l.ctx, func(ctx workflow.Context) { l.results = append(l.results, do(ctx)) })
+}
+
+// takeResults and hasResult are those of a driver that uses only concurrently.
+func (l *loop[C]) takeResults(time.Time, bool) {}
+func (l *loop[C]) hasResult() bool             { return false }
 
 // hasInput reports whether there are commands or signals, Temporal's Cancel included.
 func (l *loop[C]) hasInput() bool { return len(l.box.items) > 0 || l.root.Err() != nil && !l.cancelled }
@@ -141,6 +152,10 @@ func (l *loop[C]) processInput() {
 	if fired {
 		l.timer = nil
 	}
+	for _, take := range l.results {
+		take()
+	}
+	l.results = nil
 	l.driver.takeResults(now, fired)
 	l.deferred = false
 	for len(l.box.items) > 0 {

@@ -3,6 +3,7 @@ package workflows
 import (
 	"time"
 
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/audit"
@@ -93,17 +94,17 @@ func newMeter(ctx workflow.Context, info *workflow.Info) meter {
 		since: info.WorkflowStartTime}
 }
 
-// count increments a counter with one label.
-func (m *meter) count(metric, label, value string) {
-	workflow.GetMetricsHandler(m.ctx).WithTags(map[string]string{labelKind: m.kind, label: value}).Counter(metric).Inc(
-		1)
+// with returns the handler of metrics with one label besides the kind.
+func (m *meter) with(label, value string) client.MetricsHandler {
+	return workflow.GetMetricsHandler(m.ctx).WithTags(map[string]string{labelKind: m.kind, label: value})
 }
+
+func (m *meter) count(metric, label, value string) { m.with(label, value).Counter(metric).Inc(1) }
 
 // restored counts reverted changes by other clients.
 func (m *meter) restored(n int) {
 	if n > 0 {
-		workflow.GetMetricsHandler(m.ctx).WithTags(map[string]string{labelKind: m.kind}).Counter(
-			MetricRestorations).Inc(int64(n))
+		m.with(labelKind, m.kind).Counter(MetricRestorations).Inc(int64(n))
 	}
 }
 
@@ -126,8 +127,7 @@ func (m *meter) setWaiting(waitingFor string) {
 func (m *meter) recordElapsed() {
 	now := workflow.Now(m.ctx)
 	if passed := now.Sub(m.since); passed > 0 {
-		workflow.GetMetricsHandler(m.ctx).WithTags(
-			map[string]string{labelKind: m.kind, labelSpent: string(m.spent)}).Timer(MetricTime).Record(passed)
+		m.with(labelSpent, string(m.spent)).Timer(MetricTime).Record(passed)
 	}
 	m.since = now
 }

@@ -52,6 +52,13 @@ func (p *page) payload(examples ...string) {
 		"\n"))
 }
 
+// signals returns what lists a signal that a user may send, and the command for it.
+func (p *page) signals(noun, name string) func(verb audit.Verb, effect string) {
+	return func(verb audit.Verb, effect string) {
+		p.printf("* `%s`: %s (`slipway %s %s %s`)\n", verb, effect, noun, verb, name)
+	}
+}
+
 // latest shows the newest commands, including the answers to refused ones.
 func (p *page) latest(history []audit.Entry) {
 	if len(history) == 0 {
@@ -154,11 +161,10 @@ func (p *page) taskVerbs(t plan.Task) {
 func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool) string {
 	p := &page{}
 	p.printf("## %s — %s service %s\n\n%s\n\n", s.State, s.Deployment, s.ServiceID, cell(s.Reason, 600))
-	rows := make([]string, len(s.Workloads))
-	for i, w := range s.Workloads {
-		rows[i] = fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State,
+	rows := phrase.Texts(s.Workloads, func(w plan.WorkloadStatus) string {
+		return fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State,
 			cell(w.Message, maxDetailCell))
-	}
+	})
 	p.table("workload | state | what", rows)
 	rolling := slices.ContainsFunc(s.Workloads, func(w plan.WorkloadStatus) bool {
 		return w.Rollout != nil && w.State == plan.ItemRunning
@@ -255,13 +261,11 @@ func (p *page) steps(s rollout.Status) {
 
 // rolloutVerbs lists the signals to send in Temporal's UI, and the equivalent commands.
 func (p *page) rolloutVerbs(s rollout.Status) {
-	send := func(verb rollout.Verb, effect string) {
-		name := s.Namespace + "/" + s.Name
-		if s.Party != "" && s.Party != catalog.DefaultParty {
-			name += " --party " + s.Party
-		}
-		p.printf("* `%s`: %s (`slipway rollout %s %s`)\n", verb, effect, verb, name)
+	name := s.Namespace + "/" + s.Name
+	if s.Party != "" && s.Party != catalog.DefaultParty {
+		name += " --party " + s.Party
 	}
+	send := p.signals("rollout", name)
 	if s.FinishedAt != nil {
 		p.printf("The rollout has ended.\n")
 		return
@@ -324,9 +328,7 @@ func (p *page) servingVerbs(in serving.Input, m *serving.Machine) {
 	}
 	p.printf("Waits for **%s** since %s%s.\n\n", w.Kind, phrase.Time(w.Since.Time), before)
 	p.printf("**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
-	send := func(verb serving.Verb, effect string) {
-		p.printf("* `%s`: %s (`slipway serving %s %s`)\n", verb, effect, verb, in.ID)
-	}
+	send := p.signals("serving", in.ID)
 	if w.Kind == serving.WaitApproval {
 		send(serving.VerbApprove, "let the party begin")
 		send(serving.VerbPause, "hold it")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -25,7 +24,7 @@ import (
 // any number of workloads.
 func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleaseResult, error) {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
-	r := &itemRun{ctx: detached, in: in, box: inboxOf(ctx), state: plan.ItemRunning,
+	r := &itemRun{ctx: detached, in: in, box: inboxOf(ctx), state: plan.ItemRunning, statuses: []plan.WorkloadStatus{},
 		budget: time.Duration(in.UnreachableBudgetSeconds) * time.Second}
 	declareSignals(r.ctx,
 		menuEntry{SignalItemResume, "Continue after an interruption. Its task sends this: resume the task instead."},
@@ -106,18 +105,15 @@ func (r *itemRun) listen(ctx workflow.Context) {
 // run executes the item. continues means that the history is long and the workflow continues as new.
 func (r *itemRun) run() (result ServiceReleaseResult, continues bool) {
 	r.show()
-	if err := r.load(); err != nil {
-		result := r.finish(plan.ItemFailed, message(err))
-		result.Abandoned = errors.Is(err, errAbandoned)
-		return result, false
+	err := r.load()
+	if err == nil {
+		err = r.prepare()
 	}
-	if err := r.prepare(); err != nil {
-		r.skipAll(message(err))
-		result := r.finish(plan.ItemFailed, message(err))
-		result.Abandoned = errors.Is(err, errAbandoned)
-		return result, false
+	if err != nil { // it has not begun with any workload
+		r.skip(r.pending(), message(err))
+		return r.finish(plan.ItemFailed, message(err), errors.Is(err, errAbandoned)), false
 	}
-	if continues := r.releaseAll(); continues {
+	if r.releaseAll() {
 		return ServiceReleaseResult{}, true
 	}
 	r.sweep()
@@ -166,9 +162,7 @@ func (r *itemRun) load() error {
 // conclude derives the item's result from its workloads' results.
 func (r *itemRun) conclude() ServiceReleaseResult {
 	if i, failed := r.firstFailed(); failed {
-		result := r.finish(plan.ItemFailed, r.statuses[i].Message)
-		result.Abandoned = r.givenUp[i]
-		return result
+		return r.finish(plan.ItemFailed, r.statuses[i].Message, r.givenUp[i])
 	}
 	changed, skipped := 0, 0
 	for _, w := range r.statuses {
@@ -181,17 +175,15 @@ func (r *itemRun) conclude() ServiceReleaseResult {
 	}
 	switch {
 	case skipped > 0: // no workload has failed: the task was stopped
-		result := r.finish(plan.ItemFailed, fmt.Sprintf("stopped: %d of %d workloads were never begun", skipped,
-			len(r.statuses)))
-		result.Abandoned = true
-		return result
+		return r.finish(plan.ItemFailed,
+			fmt.Sprintf("stopped: %d of %d workloads were never begun", skipped, len(r.statuses)), true)
 	case changed == 0:
-		return r.finish(plan.ItemSucceeded, "nothing to do")
+		return r.finish(plan.ItemSucceeded, "nothing to do", false)
 	case len(r.statuses) == 1:
-		return r.finish(plan.ItemSucceeded, r.statuses[0].Message)
+		return r.finish(plan.ItemSucceeded, r.statuses[0].Message, false)
 	default:
-		return r.finish(plan.ItemSucceeded, fmt.Sprintf("%d workloads are released, %d of them had to change",
-			len(r.statuses), changed))
+		return r.finish(plan.ItemSucceeded,
+			fmt.Sprintf("%d workloads are released, %d of them had to change", len(r.statuses), changed), false)
 	}
 }
 
@@ -207,14 +199,11 @@ func (r *itemRun) firstFailed() (int, bool) {
 	return 0, false
 }
 
-func (r *itemRun) finish(state plan.ItemState, reason string) ServiceReleaseResult {
-	r.state, r.reason = state, reason
-	r.show()
-	if r.statuses == nil {
-		r.statuses = []plan.WorkloadStatus{}
-	}
+func (r *itemRun) finish(state plan.ItemState, reason string, abandoned bool) ServiceReleaseResult {
+	r.state = state
+	r.say(reason)
 	return ServiceReleaseResult{State: state, Reason: reason, Workloads: r.statuses, Package: r.packageStatus(),
-		Build: r.building}
+		Build: r.building, Abandoned: abandoned}
 }
 
 func (r *itemRun) status() plan.ServiceStatus {
@@ -228,6 +217,12 @@ func (r *itemRun) status() plan.ServiceStatus {
 
 func (r *itemRun) show() {
 	workflow.SetCurrentDetails(r.ctx, itemDetails(r.in, r.status(), r.held > 0))
+}
+
+// say shows a reason.
+func (r *itemRun) say(reason string) {
+	r.reason = reason
+	r.show()
 }
 
 // startedAt is when the item's first run started.
@@ -260,7 +255,7 @@ func (r *itemRun) releaseAll() (continues bool) {
 	for {
 		pending := r.pending()
 		if len(pending) > 0 && r.busy == 0 && r.startsNoMore() {
-			r.skip(pending)
+			r.skip(pending, r.whySkipped())
 			pending = nil
 		}
 		if len(pending) == 0 && r.busy == 0 {
@@ -305,18 +300,15 @@ func (r *itemRun) blockingWorkload() int {
 	return -1
 }
 
-// skipAll marks all workloads of an item that failed before it began with any of them.
-func (r *itemRun) skipAll(why string) {
-	for i := range r.statuses {
-		r.statuses[i].State, r.statuses[i].Message = plan.ItemSkipped, "never begun: "+why
+// whySkipped is why no further workload begins.
+func (r *itemRun) whySkipped() string {
+	if failed := r.blockingWorkload(); failed >= 0 {
+		return r.orders[failed].Request.Workload.String() + " failed before it"
 	}
+	return "the task was stopped"
 }
 
-func (r *itemRun) skip(pending []int) {
-	why := "the task was stopped"
-	if failed := r.blockingWorkload(); failed >= 0 {
-		why = r.orders[failed].Request.Workload.String() + " failed before it"
-	}
+func (r *itemRun) skip(pending []int, why string) {
 	for _, i := range pending {
 		r.statuses[i].State, r.statuses[i].Message = plan.ItemSkipped, "never begun: "+why
 	}
@@ -355,7 +347,7 @@ func (r *itemRun) nextWorkload(pending []int) (int, error) {
 		return pending[0], nil
 	}
 	next := -1
-	for _, q := range r.questions(pending) {
+	for _, q := range grouped(pending, maxQueryWorkloads, func(i int) string { return r.orders[i].Queue }) {
 		unavailable, err := r.unavailable(q)
 		if errors.Is(err, errAbandoned) {
 			return 0, err
@@ -373,21 +365,6 @@ func (r *itemRun) nextWorkload(pending []int) (int, error) {
 		next = pending[0]
 	}
 	return next, nil
-}
-
-// questions groups the workloads by queue, in the catalogue's order.
-func (r *itemRun) questions(pending []int) [][]int {
-	var questions [][]int
-	for _, i := range pending {
-		at := slices.IndexFunc(questions, func(q []int) bool {
-			return r.orders[q[0]].Queue == r.orders[i].Queue && len(q) < maxQueryWorkloads
-		})
-		if at < 0 {
-			at, questions = len(questions), append(questions, nil)
-		}
-		questions[at] = append(questions[at], i)
-	}
-	return questions
 }
 
 // unavailable returns how many pods of each workload are requested but not ready.

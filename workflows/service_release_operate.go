@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/failure"
@@ -36,9 +35,8 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workload.Result, error) 
 		result, err := r.rollOut(ctx, i)
 		if errors.Is(err, errAbandoned) { // nothing is borrowed yet
 			r.givenUp[i] = true
-			err = temporal.NewNonRetryableApplicationError(r.orders[i].Request.Workload.String()+
-				": given up while interrupted, before its rollout began",
-				string(failure.WorkloadFailed), nil)
+			err = newFailure(failure.WorkloadFailed,
+				r.orders[i].Request.Workload.String()+": given up while interrupted, before its rollout began")
 		}
 		return result, err
 	}
@@ -53,7 +51,11 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workload.Result, error) 
 	switch {
 	case errors.Is(err, errAbandoned):
 		r.givenUp[i] = true
-		return result, r.abandon(ctx, order, request, summary)
+		if restored := r.restore(ctx, order, request, summary); restored != nil {
+			return result, restored
+		}
+		return result, newFailure(failure.WorkloadFailed,
+			request.Workload.String()+": given up while interrupted; borrowed settings are restored")
 	case detailsOf(err).RestorePending:
 		if restored := r.restore(ctx, order, request, summary); restored != nil {
 			return result, restored
@@ -81,8 +83,7 @@ func (r *itemRun) runOperation(
 				return asked
 			}
 			if !answer.Dead {
-				return temporal.NewNonRetryableApplicationError(message(err)+" ("+answer.Reason+")",
-					string(failure.Claimed), nil)
+				return newFailure(failure.Claimed, message(err)+" ("+answer.Reason+")")
 			}
 			request.TakeOver = detailsOf(err).Holder
 		default:
@@ -103,27 +104,16 @@ func (r *itemRun) claimHolder(ctx workflow.Context, claim string) (workload.Clai
 	return answer, asSystemError(err)
 }
 
-// abandon ends an operation that was given up while interrupted.
-func (r *itemRun) abandon(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request,
-	summary string) error {
-	what := request.Workload.String()
-	if err := r.restore(ctx, order, request, summary); err != nil {
-		return err
-	}
-	return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; borrowed settings are restored",
-		string(failure.WorkloadFailed), nil)
-}
-
 // restore restores what an operation borrowed. It never gives up, however long the party is unreachable or its cluster
 // refuses. After the first failure is reported, Temporal's server retries the activity, which costs no history.
 func (r *itemRun) restore(ctx workflow.Context, order operation.WorkloadOrder, request operation.Request,
 	summary string) error {
-	r.reason = "waits until " + partyName(request) + " answers, to restore borrowed settings"
-	r.show()
+	r.say("waits until " + partyName(request) + " answers, to restore borrowed settings")
 	restore := operation.RestoreRequest{Request: request}
+	options := partyRun(order.Queue, 0) // it waits for the party without a limit
+	options.HeartbeatTimeout = 0
 	for {
-		err := perform(withActivity(ctx, partyRestore(order.Queue), "restore after "+summary),
-			operation.ActivityRestore, restore, nil)
+		err := perform(withActivity(ctx, options, "restore after "+summary), operation.ActivityRestore, restore, nil)
 		if err == nil {
 			return nil
 		}
@@ -135,10 +125,9 @@ func (r *itemRun) restore(ctx workflow.Context, order operation.WorkloadOrder, r
 			}
 		}
 		restore.Persist = true
-		r.reason = fmt.Sprintf("cannot restore borrowed settings yet: %s; retried every %s, see Pending Activities "+
+		r.say(fmt.Sprintf("cannot restore borrowed settings yet: %s; retried every %s, see Pending Activities "+
 			"for the latest attempt",
-			message(err), operation.RestoreRetryInterval)
-		r.show()
+			message(err), operation.RestoreRetryInterval))
 	}
 }
 

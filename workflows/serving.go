@@ -62,10 +62,12 @@ func Serving(ctx workflow.Context, in serving.Input) (ServingResult, error) {
 // servingRun is a running operation. Only the workflow's coroutines access it.
 type servingRun struct {
 	*loop[serving.Command]
+	// Continued is what the next run needs too; its State is set for that run only. Begun is true once the operation owns
+	// the serving.
+	serving.Continued
 	in serving.Input
-	// self names the operation by its first run; began is when that run started.
+	// self names the operation by its first run.
 	self    workload.Holder
-	began   time.Time
 	machine *serving.Machine
 	result  ServingResult
 	// running is the current step of each party.
@@ -74,14 +76,9 @@ type servingRun struct {
 	spent []spentTime
 	// seen are observations of the parties that reached a version, until they are written into the status.
 	seen []serving.ObserveRequest
-	// waiting are the workflow IDs of operations that wait for this one to end.
-	waiting []string
-	// begun is true once the operation owns the serving. lastWritten is the last outcome written into the status.
-	// released is true once a deleted serving's object was released.
-	begun       bool
+	// lastWritten is the last outcome written into the status.
 	lastWritten serving.Outcome
 	ending      *serving.Ending
-	released    bool
 }
 
 func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
@@ -89,12 +86,12 @@ func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
 		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled})}
 	s.driver = s
 	s.self = workload.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.FirstRunID}
-	s.began = s.info.WorkflowStartTime
+	s.Began = s.info.WorkflowStartTime
 	if state, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeState); known {
 		s.shown.state = state // the workflow was started with this state
 	}
 	if c := in.Continued; c != nil {
-		s.began, s.begun, s.waiting, s.released = c.Began, c.Begun, c.Waiting, c.Released
+		s.Continued = *c
 		s.adopt(serving.ResumeMachine(in, c.State))
 		s.lastWritten = s.machine.Outcome()
 		s.resumeListing()
@@ -139,7 +136,7 @@ func (s *servingRun) state() (ServingState, error) {
 
 // begin records that the operation has begun and waits until its predecessor has ended.
 func (s *servingRun) begin() error {
-	if s.begun {
+	if s.Begun {
 		return nil
 	}
 	var found serving.BeginResult
@@ -162,11 +159,11 @@ func (s *servingRun) begin() error {
 		workflow.GetLogger(s.ctx).Error("the record could not be written", "serving", s.in.ID, "error",
 			found.Unrecorded)
 	}
-	s.begun = found.Predecessor == nil || s.awaitPredecessor(*found.Predecessor)
-	s.forceNewRun = !s.begun
+	s.Begun = found.Predecessor == nil || s.awaitPredecessor(*found.Predecessor)
+	s.forceNewRun = !s.Begun
 	s.result.Message = ""
 	s.adoptNew()
-	if s.begun {
+	if s.Begun {
 		s.machine.StartClock(workflow.Now(s.ctx))
 	}
 	if found.Predecessor != nil {
@@ -234,7 +231,7 @@ func (s *servingRun) source(previous bool) serving.Source {
 }
 
 func (s *servingRun) note(op kuscia.Operation) serving.NoteRequest {
-	return serving.NoteRequest{ID: s.in.ID, UID: s.in.UID, Operation: op, Started: s.began, Source: s.source(false)}
+	return serving.NoteRequest{ID: s.in.ID, UID: s.in.UID, Operation: op, Started: s.Began, Source: s.source(false)}
 }
 
 func (s *servingRun) hasResult() bool {
@@ -305,8 +302,8 @@ func (s *servingRun) handleSignal(sent *signal, now time.Time) bool {
 			if s.machine != nil {
 				s.machine.Supersede(by)
 			}
-			if !slices.Contains(s.waiting, by.By) { // it repeats its request until it is answered
-				s.waiting = append(s.waiting, by.By)
+			if !slices.Contains(s.Waiting, by.By) { // it repeats its request until it is answered
+				s.Waiting = append(s.Waiting, by.By)
 			}
 		}
 	case serving.SignalGaveWay: // awaited by awaitPredecessor
@@ -329,7 +326,7 @@ func (s *servingRun) quiet() bool {
 }
 
 // allDone reports whether no work is left and no step runs.
-func (s *servingRun) allDone() bool { return s.begun && s.machine.Finished() && s.quiet() }
+func (s *servingRun) allDone() bool { return s.Begun && s.machine.Finished() && s.quiet() }
 
 // idle reports whether the workflow may continue as new: no party executes a step.
 func (s *servingRun) idle() bool { return s.machine != nil && s.quiet() && !s.allDone() }
@@ -338,7 +335,7 @@ func (s *servingRun) done() bool { return s.dismissed != "" || s.ending != nil }
 
 // nextWake is the deadline of the wait for an unreachable party.
 func (s *servingRun) nextWake() (until time.Time, summary string) {
-	if s.begun && s.ending == nil {
+	if s.Begun && s.ending == nil {
 		until, _ = s.machine.Deadline()
 	}
 	return until, "deadline of an unreachable party"
@@ -346,8 +343,8 @@ func (s *servingRun) nextWake() (until time.Time, summary string) {
 
 func (s *servingRun) nextInput() any {
 	in := s.in
-	in.Continued = &serving.Continued{Began: s.began, Begun: s.begun, State: s.machine.State(), Waiting: s.waiting,
-		Released: s.released}
+	s.State = s.machine.State()
+	in.Continued = new(s.Continued)
 	return in
 }
 
@@ -357,7 +354,7 @@ func (s *servingRun) act() {
 	case s.dismissed != "":
 		s.releaseWaiting()
 		return
-	case !s.begun:
+	case !s.Begun:
 		return
 	case s.allDone():
 		s.end()
@@ -367,8 +364,8 @@ func (s *servingRun) act() {
 	if !s.machine.Finished() && s.machine.Changed(s.lastWritten) {
 		s.writeStatus(s.machine.Outcome(), nil)
 	}
-	if s.machine.Released() && !s.released {
-		s.released = true
+	if s.machine.Released() && !s.Released {
+		s.Released = true
 		s.release(nil)
 	}
 }
@@ -432,34 +429,29 @@ func (s *servingRun) release(ending *serving.Ending) {
 	s.write(serving.ActivityRelease, "release the deleted serving", note)
 }
 
-// end writes how the operation ended and informs the operations that wait. A command that arrives meanwhile is added to
-// the record.
+// end writes how the operation ended into the record and into the status, and informs the operations that wait. The
+// status of a superseded operation belongs to the newer one, which the writing activity checks. A command that arrives
+// meanwhile is added to the record.
 func (s *servingRun) end() {
 	if s.ending == nil || s.machine.Changed(s.lastWritten) {
 		ending, now := s.machine.Ending(workflow.Now(s.ctx)), s.machine.Outcome()
 		s.result = ServingResult{Version: now.Version, Reason: now.Reason, Message: s.machine.Message()}
-		s.conclude(ending, now)
+		if s.in.Kind == serving.KindDelete { // it has no status
+			s.lastWritten = now
+			s.release(&ending)
+		} else {
+			s.writeStatus(now, &ending)
+		}
 		s.ending = &ending // set last: a client that reads an ending finds it recorded
 	}
 	s.releaseWaiting()
 }
 
-// conclude writes the ending into the record and into the status. A deleted serving has no status; that of a superseded
-// operation belongs to the newer one, which the writing activity checks.
-func (s *servingRun) conclude(ending serving.Ending, now serving.Outcome) {
-	if s.in.Kind != serving.KindDelete {
-		s.writeStatus(now, &ending)
-		return
-	}
-	s.lastWritten = now
-	s.release(&ending)
-}
-
 // releaseWaiting informs the waiting operations that this one has ended.
 func (s *servingRun) releaseWaiting() {
-	for len(s.waiting) > 0 {
-		by := s.waiting[0]
-		s.waiting = s.waiting[1:]
+	for len(s.Waiting) > 0 {
+		by := s.Waiting[0]
+		s.Waiting = s.Waiting[1:]
 		if err := workflow.SignalExternalWorkflow(s.ctx, by, "", serving.SignalGaveWay, nil).Get(s.ctx,
 			nil); err != nil {
 			workflow.GetLogger(s.ctx).Warn("could not signal a waiting operation", "workflow", by, "error", err)

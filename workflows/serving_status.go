@@ -91,15 +91,8 @@ func writeStatuses(ctx workflow.Context, burst []serving.Observation) (left []se
 
 // byServing groups observations by serving, in the order of the first occurrence.
 func byServing(burst []serving.Observation, now time.Time) (servings []serving.ObserveRequest) {
-	index := map[string]int{}
-	for _, o := range burst {
-		at, known := index[o.ID]
-		if !known {
-			at = len(servings)
-			index[o.ID] = at
-			servings = append(servings, serving.ObserveRequest{ID: o.ID, At: now})
-		}
-		servings[at].Observations = append(servings[at].Observations, o)
+	for _, of := range grouped(burst, len(burst), func(o serving.Observation) string { return o.ID }) {
+		servings = append(servings, serving.ObserveRequest{ID: of[0].ID, Observations: of, At: now})
 	}
 	return servings
 }

@@ -38,26 +38,19 @@ var stepActivity = map[serving.Step]struct{ name, summary string }{
 
 // groups groups the parties that begin the same step on one queue, at most serving.MaxGroup per activity: a group costs
 // Temporal as much as one party. A party that has failed before is alone, so that the others do not wait for it.
-func (s *servingRun) groups(begin []int) (groups [][]int) {
+func (s *servingRun) groups(begin []int) [][]int {
 	type what struct {
 		queue string
 		step  serving.Step
+		alone int
 	}
-	of := map[what]int{}
-	for _, party := range begin {
-		key := what{s.in.Parties[party].Queue, s.machine.NextStep(party)}
-		alone := !s.machine.NotBefore(party).IsZero() || s.machine.KnownFailure(party) != ""
-		group, known := of[key]
-		if alone || !known || len(groups[group]) == serving.MaxGroup {
-			group = len(groups)
-			groups = append(groups, nil)
-			if !alone {
-				of[key] = group
-			}
+	return grouped(begin, serving.MaxGroup, func(party int) what {
+		key := what{s.in.Parties[party].Queue, s.machine.NextStep(party), -1}
+		if !s.machine.NotBefore(party).IsZero() || s.machine.KnownFailure(party) != "" {
+			key.alone = party
 		}
-		groups[group] = append(groups[group], party)
-	}
-	return groups
+		return key
+	})
 }
 
 // start starts a step of a group by one activity, concurrently with the loop. A stopped step must end before the
@@ -112,7 +105,7 @@ func stepContext(ctx workflow.Context, step serving.Step, parties []serving.Part
 func (s *servingRun) partyRequest(party int, step serving.Step) serving.PartyRequest {
 	target := s.in.Parties[party]
 	request := serving.PartyRequest{
-		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.began.UnixMilli(),
+		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.Began.UnixMilli(),
 		Domain: target.Domain, Deployment: target.Deployment, Version: s.in.TargetDigest,
 		Source: s.source(step == serving.StepRollback), Claim: s.claim(),
 		DeadlineSeconds:          int64(s.in.Policy.ProgressDeadline() / time.Second),

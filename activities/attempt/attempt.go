@@ -142,8 +142,7 @@ func (t *Attempt) Run(ctx context.Context, job Job) error {
 		if err == nil {
 			continue
 		}
-		var f *failure.Error
-		if errors.As(err, &f) && !f.Kind.Retryable() {
+		if f, ok := errors.AsType[*failure.Error](err); ok && !f.Kind.Retryable() {
 			failed := f
 			if unmade := t.withSlot(ctx, func() { failed = job.Failed(ctx, f) }); unmade != nil {
 				return ApplicationError(unmade)
@@ -316,4 +315,17 @@ func (t *Attempt) checkStalled() error {
 func StalledError() error {
 	return &failure.Error{Kind: failure.NotReady, RetryAfter: retryShortest,
 		Message: "the attempt stalled for longer than its heartbeat timeout and ended itself"}
+}
+
+// maxCacheAge covers attempts that start together: hundreds of releases in one namespace within a second.
+const maxCacheAge = time.Second
+
+// CacheAge is the maximum age of a cached read (recent.Get) of an object that many activities read before they start:
+// at most 1 s, and never older than the activity's schedule time, because another client may have changed the object
+// just before that. A read that is still in flight counts. Outside of an activity it is 0: nothing is cached.
+func CacheAge(ctx context.Context) time.Duration {
+	if !activity.IsActivity(ctx) {
+		return 0
+	}
+	return min(maxCacheAge, time.Since(activity.GetInfo(ctx).ScheduledTime))
 }

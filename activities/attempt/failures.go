@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -146,8 +149,7 @@ func ApplicationError(err error) error {
 // RetriedError is the ApplicationError of an activity that has no budget of its own: failures of the system are retried
 // for as long as the workflow allows, since only the workflow knows how long the release can wait.
 func RetriedError(err error) error {
-	var f *failure.Error
-	if errors.As(err, &f) && f.Kind.System() {
+	if f, ok := errors.AsType[*failure.Error](err); ok && f.Kind.System() {
 		return temporal.NewApplicationError(phrase.Cut(f.Message, maxMessage), string(f.Kind), failure.Details{})
 	}
 	return ApplicationError(err)
@@ -164,4 +166,16 @@ func dataOf(f *failure.Error) json.RawMessage {
 		return nil
 	}
 	return raw
+}
+
+// WithRecover calls do on a goroutine that an activity has started, where the SDK does not recover panics: a panic is
+// logged and returned as an error.
+func WithRecover(log *slog.Logger, do func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("panic: %v", value)
+			log.Error("panic in an activity", "panic", value, "stack", string(debug.Stack()))
+		}
+	}()
+	return do()
 }

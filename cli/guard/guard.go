@@ -87,11 +87,10 @@ func connectTo(ctx context.Context, config *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read which policies the cluster %s serves: %w", config.Host, err)
 	}
-	whose, err := c.RolloutsDefinition(ctx)
+	_, c.hasRollouts, err = c.RolloutsDefinition(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read whether the cluster %s has the Rollout definition: %w", config.Host, err)
 	}
-	c.hasRollouts = whose == kube.DefinitionOurs
 	return c, nil
 }
 

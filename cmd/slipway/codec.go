@@ -50,9 +50,7 @@ func newCodecServer(p standaloneParts) (*listener, error) {
 		return nil, fmt.Errorf("cannot serve the codec: %w; choose another address with --codec-listen", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", worker.HealthHandler([]worker.Check{{Name: "keys", Probe: func(context.Context) error {
-		return keys.Err()
-	}}}, p.Registry))
+	mux.Handle("/", worker.HealthHandler("keys", func(context.Context) error { return keys.Err() }, p.Registry))
 	opened := codec.NewHandler(keys, codec.HandlerOptions{Origin: s.TemporalUI, Authenticate: authenticate})
 	mux.Handle("/encode", opened)
 	mux.Handle("/decode", opened)

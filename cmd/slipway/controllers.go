@@ -51,7 +51,7 @@ func newOtherReleaser(typed kube.Typed, objects dynamic.Interface) otherReleaser
 		if len(found) > 0 || err != nil {
 			return reference.OtherControllerOf(found), err
 		}
-		if whose, err := cluster.RolloutsDefinition(ctx); whose != kube.DefinitionForeign || err != nil {
+		if exists, ours, err := cluster.RolloutsDefinition(ctx); !exists || ours || err != nil {
 			return reference.OtherController{}, err
 		}
 		return reference.OtherController{Message: reference.ForeignDefinition}, nil

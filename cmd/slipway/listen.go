@@ -181,8 +181,8 @@ func newHealthServer(p healthParts) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics-listen: %w", err)
 	}
-	checks := []worker.Check{{Name: "worker", Probe: func(context.Context) error { return p.Fleet.Ready() }}}
-	server := limits.Default.Server(p.Guard.Handler(worker.HealthHandler(checks, p.Registry)))
+	health := worker.HealthHandler("worker", func(context.Context) error { return p.Fleet.Ready() }, p.Registry)
+	server := limits.Default.Server(p.Guard.Handler(health))
 	return &listener{what: "health and metrics", where: []any{"address", address.Addr().String()}, Listener: address,
 		serve: server.Serve,
 		stop:  server.Shutdown, log: p.Log, down: p.Down}, nil

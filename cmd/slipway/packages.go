@@ -157,11 +157,10 @@ func packageHandler(p standaloneParts, store *packages.Store, token *auth.TokenF
 			}
 			return now.Authenticate(r, storeName, "the store's --package-token-file")
 		}})
-	checks := []worker.Check{{Name: "packages", Probe: store.Ready}}
 	mux := http.NewServeMux()
 	mux.Handle("/packages", handler)
 	mux.Handle("/packages/", handler)
-	mux.Handle("/", worker.HealthHandler(checks, p.Registry))
+	mux.Handle("/", worker.HealthHandler("packages", store.Ready, p.Registry))
 	return mux
 }
 

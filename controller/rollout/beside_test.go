@@ -51,7 +51,7 @@ func TestNoReleaseBegins_NextToAnotherController(t *testing.T) {
 		for range 2 {
 			require.NoError(t, c.begin(context.Background(), r, kruise.NextAction{Kind: kruise.DoStart, Workload: w}))
 		}
-		text, _ := c.refusals.current(cache.ObjectName{Namespace: "shop", Name: "web"}, r, w, time.Now())
+		text, _ := c.memoryOf(r).refused(r, w, time.Now())
 		require.Equal(t, said, text, "the reason is recorded")
 		require.Zero(t, begun, "nothing begins")
 		require.Equal(t, 1, asked, "releases about to begin share one check")
@@ -60,7 +60,7 @@ func TestNoReleaseBegins_NextToAnotherController(t *testing.T) {
 		time.Sleep(otherControllerTTL)
 		_ = c.begin(context.Background(), r, kruise.NextAction{Kind: kruise.DoStart, Workload: w})
 		require.Equal(t, 2, asked, "the answer is cached only briefly")
-		text, _ = c.refusals.current(cache.ObjectName{Namespace: "shop", Name: "web"}, r, w, time.Now())
+		text, _ = c.memoryOf(r).refused(r, w, time.Now())
 		require.NotContains(t, text, "Kruise Rollouts", "the other controller was removed")
 	})
 }
@@ -71,7 +71,6 @@ func TestObjectIsNotWritten_NextToAnotherController(t *testing.T) {
 	t.Parallel()
 	const other = "Kruise Rollouts itself is on this cluster"
 	r := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-	name := cache.ObjectName{Namespace: "shop", Name: "web"}
 	atRest, held, released := &kruise.Workload{}, &kruise.Workload{Held: gate.Held{"/spec/paused": nil}},
 		&kruise.Workload{Held: gate.Held{"/spec/paused": nil}, Claim: "ours"}
 	beside := leaving(t, reference.OtherController{Message: other, Runs: true})
@@ -107,7 +106,7 @@ func TestObjectIsNotWritten_NextToAnotherController(t *testing.T) {
 		require.False(t, steered, "a release in progress is controlled to its end, including marks, status and "+
 			"finalizer")
 	}
-	text, _ := beside.refusals.current(name, r, held, time.Now())
+	text, _ := beside.memoryOf(r).refused(r, held, time.Now())
 	require.Equal(t, other, text, "the reason is recorded")
 
 	leaves, err := leaving(t, reference.OtherController{Message: other}).leavesAlone(context.Background(), r, atRest,

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -15,6 +17,7 @@ import (
 
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -75,11 +78,8 @@ type Controller struct {
 	rollouts        *watch.Watch[*v1beta1.Rollout]
 	workloads       *workloads
 	queue           watch.Queue[cache.ObjectName]
-	refusals        refusals
-	sentCommands    sentCommands
+	memories        memories
 	otherController otherController
-	releaseChecks   releaseChecks
-	writes          writes
 	// namespaces caches the labels of namespaces, which may name an engine.
 	namespaces recent.Cache
 }
@@ -128,4 +128,90 @@ func (c *Controller) wake(w *kruise.Workload) {
 			c.queue.Add(cache.MetaObjectToName(r))
 		}
 	}
+}
+
+// noReleases is what does not work without the permission to watch Rollouts and their workloads.
+const noReleases = "kubectl changes there start no release until the permissions of deploy/rbac/rollouts.yaml are " +
+	"granted; --watch-namespaces limits the namespaces"
+
+// byNamespace is the index of objects by their namespace.
+const byNamespace = "namespace"
+
+// warnUnwatched returns what logs that objects cannot be watched; what names them. The lack of a permission is logged
+// once, since that may never be granted; forbidden says what does not work, and which permissions are needed.
+func warnUnwatched(log *slog.Logger, what, forbidden string) func(namespace string, err error) {
+	warn := func(namespace, rest string, err error) {
+		log.Warn(what+" cannot be watched in "+watch.Where(namespace)+rest, "error", err)
+	}
+	once := watch.Once(func(namespace string, err error) { warn(namespace, ": "+forbidden, err) })
+	return func(namespace string, err error) {
+		if apierrors.IsForbidden(err) {
+			once(namespace, err)
+		} else {
+			warn(namespace, "; retrying", err)
+		}
+	}
+}
+
+// workloads watches the workloads with the mark of a Rollout.
+type workloads struct {
+	objects dynamic.Interface
+	kinds   *watch.Kinds
+	watches map[string]*watch.Watch[*kruise.Workload]
+}
+
+// newWorkloads prepares a watch for each kind. changed is called with each changed workload, began when the watch of a
+// kind has synced: earlier changes of its workloads were not reported.
+func newWorkloads(objects dynamic.Interface, options Options, changed func(*kruise.Workload), began func()) *workloads {
+	w := &workloads{objects: objects, kinds: watch.NewKinds(options.Served),
+		watches: map[string]*watch.Watch[*kruise.Workload]{}}
+	for _, kind := range workload.Kinds {
+		watched := watch.New(watch.Untyped(objects, kind.Resource), readWorkload, watch.Options{
+			Namespaces: options.Namespaces, Labels: gate.Label, Synced: began,
+			Failed: warnUnwatched(options.Log, "workloads of kind "+kind.Key(), noReleases)}).
+			Index(byNamespace, func(w *kruise.Workload) []string { return []string{w.Namespace} }).
+			Handle(watch.OnChange(changed))
+		w.watches[kind.Key()] = watched
+		w.kinds.Add(kind.Resource, watched.Run)
+	}
+	return w
+}
+
+// readWorkload converts a workload to what a Rollout needs.
+func readWorkload(u *unstructured.Unstructured) (*kruise.Workload, error) {
+	return kruise.ReadWorkload(u), nil
+}
+
+// named returns the workload that an object names; nil if it does not exist. One without a mark is not in the watch,
+// and is read from the API server.
+func (w *workloads) named(ctx context.Context, r *v1beta1.Rollout) (*kruise.Workload, error) {
+	kind := workload.Of(r.Spec.WorkloadRef.APIVersion, r.Spec.WorkloadRef.Kind)
+	if !kind.Known() {
+		return nil, nil
+	}
+	if one := w.watches[kind.Key()].Get(r.Namespace, r.Spec.WorkloadRef.Name); one != nil {
+		return one, nil
+	}
+	found, err := w.objects.Resource(kind.Resource).Namespace(r.Namespace).Get(ctx, r.Spec.WorkloadRef.Name,
+		metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.kinds.Recheck(kind.Resource) // its definition may just have been installed
+	return kruise.ReadWorkload(found), nil
+}
+
+// strays returns the workloads with the mark of an object that does not name them.
+func (w *workloads) strays(r *v1beta1.Rollout) (all []*kruise.Workload) {
+	for _, k := range workload.Kinds {
+		for _, one := range w.watches[k.Key()].By(byNamespace, r.Namespace) {
+			if kruise.Marked(r, one) && !kruise.References(r, one) {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
 }

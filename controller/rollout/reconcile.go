@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -14,6 +15,7 @@ import (
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise"
+	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -27,14 +29,11 @@ const fieldManager = "slipway"
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (again time.Duration, err error) {
 	r := c.rollouts.Get(name.Namespace, name.Name)
 	if r == nil {
-		c.refusals.forget(name)
-		c.sentCommands.forget(name)
-		c.otherController.shown.forget(name)
-		c.releaseChecks.forget(name)
-		c.writes.forget(name)
+		c.memories.forget(name)
 		return 0, nil
 	}
-	if unseen := c.writes.unseen(name, r, time.Now()); unseen > 0 {
+	known := c.memories.of(name)
+	if unseen := known.unseen(r, time.Now()); unseen > 0 {
 		return unseen, nil
 	}
 	engine, err := c.home.Engine(ctx)
@@ -49,7 +48,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 		return 0, err
 	}
 	now := time.Now()
-	refused, retryAt := c.refusals.current(name, r, w, now)
+	refused, retryAt := known.refused(r, w, now)
 	next := kruise.Decide(kruise.Snapshot{Object: r, Workload: w, Strays: c.workloads.strays(r), Refused: refused,
 		RetryAt: retryAt, Now: now})
 	if !next.At.IsZero() {
@@ -58,17 +57,18 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	if next.Kind == kruise.DoNothing {
 		return again, c.checkLost(ctx, r)
 	}
-	if passedOn := c.sentCommands.recentlySent(name, next.Key, now); passedOn > 0 {
+	if passedOn := known.recentlySent(next.Key, now); passedOn > 0 {
 		return passedOn, nil
 	}
 	if leaves, err := c.leavesAlone(ctx, r, w, next, refused); leaves || err != nil {
 		return otherControllerInterval, err
 	}
-	err = c.act(ctx, r, next, engine)
-	if failure.Is(err, failure.Conflict) || failure.Is(err, failure.NotFound) {
-		return again, nil // the watch delivers the other client's change
-	}
-	return again, err
+	// The watch delivers the change of another client.
+	return again, failure.Ignore(c.act(ctx, r, next, engine), failure.Conflict, failure.NotFound)
+}
+
+func (c *Controller) memoryOf(r *v1beta1.Rollout) *memory {
+	return c.memories.of(cache.MetaObjectToName(r))
 }
 
 // namespaceTTL is how long the labels of a namespace are cached.
@@ -114,7 +114,7 @@ func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.Nex
 	case kruise.DoWriteStatus:
 		return c.show(ctx, r, *next.Status)
 	case kruise.DoMark:
-		return c.mark(ctx, r, next.Workload)
+		return c.patch(ctx, next.Workload, types.MergePatchType, kruise.MarkPatch(r.Name, next.Workload.Ref.Kind))
 	case kruise.DoUnhold, kruise.DoUnmark:
 		return c.releaseHold(ctx, next.Workload, next.Kind == kruise.DoUnmark)
 	case kruise.DoStart, kruise.DoSupersede:
@@ -130,18 +130,18 @@ func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.Nex
 func (c *Controller) show(ctx context.Context, r *v1beta1.Rollout, status v1beta1.RolloutStatus) error {
 	now, err := c.home.SetRolloutStatus(ctx, r, status)
 	if err == nil {
-		c.writes.note(now, time.Now())
+		c.memoryOf(now).wrote(now, time.Now())
 	}
 	return err
 }
 
-func (c *Controller) mark(ctx context.Context, r *v1beta1.Rollout, w *kruise.Workload) error {
-	body, err := json.Marshal(kruise.MarkPatch(r.Name, w.Ref.Kind))
+func (c *Controller) patch(ctx context.Context, w *kruise.Workload, kind types.PatchType, patch any) error {
+	body, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
-	_, err = c.objects.Resource(w.Ref.Lookup().Resource).Namespace(w.Namespace).Patch(ctx, w.Name,
-		types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = c.objects.Resource(w.Ref.Lookup().Resource).Namespace(w.Namespace).Patch(ctx, w.Name, kind, body,
+		metav1.PatchOptions{FieldManager: fieldManager})
 	return err
 }
 
@@ -149,8 +149,8 @@ func (c *Controller) mark(ctx context.Context, r *v1beta1.Rollout, w *kruise.Wor
 // Unless permanently is set, it releases only the template that was seen: a version declared since waits for its
 // release.
 func (c *Controller) releaseHold(ctx context.Context, seen *kruise.Workload, permanently bool) error {
-	client := c.objects.Resource(seen.Ref.Lookup().Resource).Namespace(seen.Namespace)
-	found, err := client.Get(ctx, seen.Name, metav1.GetOptions{})
+	found, err := c.objects.Resource(seen.Ref.Lookup().Resource).Namespace(seen.Namespace).Get(ctx, seen.Name,
+		metav1.GetOptions{})
 	if err != nil {
 		return ignoreStale(err)
 	}
@@ -164,12 +164,14 @@ func (c *Controller) releaseHold(ctx context.Context, seen *kruise.Workload, per
 	if w.Claim != "" {
 		w.Held = nil // the release owns it
 	}
-	body, err := json.Marshal(kruise.UnholdPatch(w, permanently, found))
-	if err != nil {
-		return err
+	return ignoreStale(c.patch(ctx, w, types.JSONPatchType, kruise.UnholdPatch(w, permanently, found)))
+}
+
+func ignoreStale(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		return nil // deleted or changed since: the watch delivers it
 	}
-	_, err = client.Patch(ctx, w.Name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
-	return ignoreStale(err)
+	return err
 }
 
 // begin starts a release, or one that supersedes another. The object shows a refusal.
@@ -207,16 +209,16 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 		c.refuse(r, next.Workload, refused)
 		return nil
 	}
-	c.sentCommands.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, next.Key, time.Now())
+	c.memoryOf(r).sent = shownText{next.Key, time.Now()}
 	c.options.Log.Info("a release was started", "rollout", r.Namespace+"/"+r.Name, "by", next.By)
 	return nil
 }
 
 // refuse records why a release cannot begin, and queues the object to show it.
 func (c *Controller) refuse(r *v1beta1.Rollout, w *kruise.Workload, why string) {
-	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
+	name := cache.MetaObjectToName(r)
 	c.options.Log.Warn("a release cannot begin", "rollout", name.String(), "problem", why)
-	c.refusals.note(name, r, w, why, time.Now())
+	c.memories.of(name).refuse(r, w, why, time.Now())
 	c.queue.Add(name)
 }
 
@@ -245,7 +247,7 @@ func (c *Controller) send(ctx context.Context, r *v1beta1.Rollout, command rollo
 	case answer.Closed:
 		return c.close(ctx, r)
 	}
-	c.sentCommands.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, key, time.Now())
+	c.memoryOf(r).sent = shownText{key, time.Now()}
 	c.options.Log.Info("sent a command to a release", "rollout", r.Namespace+"/"+r.Name, "verb", command.Verb, "actor",
 		command.Actor, "outcome",
 		answer.Outcome, "message", answer.Message)
@@ -270,7 +272,7 @@ func (c *Controller) close(ctx context.Context, r *v1beta1.Rollout) error {
 // checkLost checks at intervals whether the release that an object shows as in progress still runs: it may have been
 // terminated.
 func (c *Controller) checkLost(ctx context.Context, r *v1beta1.Rollout) error {
-	if r.Status.Slipway == nil || !r.Status.Slipway.Open || !c.releaseChecks.due(r, time.Now()) {
+	if r.Status.Slipway == nil || !r.Status.Slipway.Open || !c.memoryOf(r).checkDue(r, time.Now()) {
 		return nil
 	}
 	open, err := c.releases.Open(ctx, kruise.RefOf(r))
@@ -280,22 +282,49 @@ func (c *Controller) checkLost(ctx context.Context, r *v1beta1.Rollout) error {
 	return c.close(ctx, r)
 }
 
-// releaseChecks are the times of the last checks, by object; a recreated object has another UID.
-type releaseChecks struct{ objectMemory[releaseCheck] }
+const (
+	// otherControllerTTL is how long the answer about other controllers is cached: many releases may be about to begin
+	// at once. It is less than kruise.AnnouncementDelay, so that a controller which existed when a workload was changed
+	// is found before the release begins.
+	otherControllerTTL = 2 * time.Second
+	// otherControllerInterval is how often an object that is left to another controller is checked, and how often its
+	// reason is written again: the other controller may overwrite it.
+	otherControllerInterval = 30 * time.Second
+)
 
-type releaseCheck struct {
-	of types.UID
-	at time.Time
+// otherController caches whether another controller on the cluster releases the workloads of Rollouts.
+type otherController struct{ answer recent.Cache }
+
+// check returns what prevents a release from beginning; ask determines it.
+func (b *otherController) check(ctx context.Context,
+	ask func(context.Context) (reference.OtherController, error)) (reference.OtherController, error) {
+	return recent.Get(ctx, &b.answer, "", otherControllerTTL, ask)
 }
 
-// due reports whether a check is due, and records it. The first call returns false: the object has just been written.
-func (l *releaseChecks) due(r *v1beta1.Rollout, now time.Time) bool {
-	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
-	last, known := l.get(name)
-	known = known && last.of == r.UID
-	if known && now.Sub(last.at) < checkInterval-time.Second {
-		return false
+// leavesAlone reports whether an object is left alone for now because another controller manages it: neither the object
+// nor its workload is written. Only the reason why a held change does not begin is shown. A running release still
+// restores what it borrowed.
+func (c *Controller) leavesAlone(ctx context.Context, r *v1beta1.Rollout, w *kruise.Workload, next kruise.NextAction,
+	refused string) (bool, error) {
+	if s := r.Status.Slipway; s != nil && s.Open { // a release in progress is controlled to its end
+		return false, nil
 	}
-	l.put(name, releaseCheck{r.UID, now})
-	return known
+	switch next.Kind {
+	case kruise.DoAddFinalizer, kruise.DoRemoveFinalizer, kruise.DoWriteHash, kruise.DoMark, kruise.DoWriteStatus:
+	default:
+		return false, nil
+	}
+	other, err := c.otherController.check(ctx, c.options.OtherController)
+	// without a running controller no deletion has to wait
+	if err != nil || other.Message == "" || next.Kind == kruise.DoRemoveFinalizer && !other.Runs {
+		return false, err
+	}
+	switch {
+	case w == nil || w.Held == nil || w.Claim != "" || next.Kind != kruise.DoWriteStatus:
+		return true, nil
+	case refused != other.Message:
+		c.refuse(r, w, other.Message)
+		return true, nil
+	}
+	return !c.memoryOf(r).shouldShow(other.Message, time.Now()), nil
 }

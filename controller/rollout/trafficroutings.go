@@ -5,13 +5,13 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workload"
@@ -31,7 +31,7 @@ type TrafficRoutings struct {
 	home            trafficStore
 	options         Options
 	otherController otherController
-	cached          *watch.Watch[*cachedTrafficRouting]
+	cached          *watch.Watch[*unstructured.Unstructured]
 	queue           watch.Queue[cache.ObjectName]
 }
 
@@ -41,30 +41,10 @@ func NewTrafficRoutings(home trafficStore, objects dynamic.Interface, options Op
 		queue: watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
 	failed := warnUnwatched(options.Log, "TrafficRoutings", "the status of those without a release is not updated until "+
 		"the permissions of deploy/rbac/centre.yaml are granted")
-	c.cached = watch.New(watch.Untyped(objects, v1alpha1.TrafficRoutingResource), readTrafficRouting,
+	c.cached = watch.New(watch.Untyped(objects, v1alpha1.TrafficRoutingResource), watch.Whole[*unstructured.Unstructured],
 		watch.Options{Namespaces: options.Namespaces, Failed: failed}).
-		Handle(watch.OnChange(func(t *cachedTrafficRouting) {
-			c.queue.Add(cache.MetaObjectToName(&t.PartialObjectMetadata))
-		}))
+		Handle(watch.OnChange(func(u *unstructured.Unstructured) { c.queue.Add(cache.MetaObjectToName(u)) }))
 	return c
-}
-
-// cachedTrafficRouting is what the watch caches of a TrafficRouting.
-type cachedTrafficRouting struct {
-	metav1.PartialObjectMetadata
-	*v1alpha1.TrafficRouting
-}
-
-// readTrafficRouting converts a TrafficRouting for the cache.
-func readTrafficRouting(u *unstructured.Unstructured) (*cachedTrafficRouting, error) {
-	t, err := store.ReadTraffic(u)
-	if err != nil {
-		return nil, err
-	}
-	kept := &cachedTrafficRouting{TrafficRouting: t}
-	kept.PartialObjectMetadata.Namespace, kept.PartialObjectMetadata.Name = u.GetNamespace(), u.GetName()
-	kept.PartialObjectMetadata.ResourceVersion = u.GetResourceVersion()
-	return kept, nil
 }
 
 // Start starts the watch and the worker, and returns at once.
@@ -89,12 +69,13 @@ func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) 
 	if err != nil {
 		return 0, err
 	}
-	t := *found.TrafficRouting // a copy: the cached object must not be modified
-	var holders []string
-	for _, claim := range t.Status.Holders {
-		holders = append(holders, workload.ParseHolder(claim).NameFor(engine))
+	t, err := store.ReadTraffic(found)
+	if err != nil {
+		return 0, err
 	}
-	next := trafficrouting.Decide(&t, strings.Join(holders, ", "))
+	holders := phrase.Texts(t.Status.Holders,
+		func(claim string) string { return workload.ParseHolder(claim).NameFor(engine) })
+	next := trafficrouting.Decide(t, strings.Join(holders, ", "))
 	if !next.WriteStatus && !next.RemoveFinalizers {
 		return 0, nil
 	}
@@ -102,17 +83,10 @@ func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) 
 	if other, err := c.otherController.check(ctx, c.options.OtherController); err != nil || other.Message != "" {
 		return otherControllerInterval, err
 	}
-	err = c.write(ctx, &t, next)
-	if failure.Is(err, failure.Conflict) || failure.Is(err, failure.NotFound) {
-		return 0, nil
+	write := c.home.FreeTraffic
+	if !next.RemoveFinalizers {
+		t.Status.Phase, t.Status.Message = next.Phase, next.Message
+		write = c.home.SetTrafficStatus
 	}
-	return 0, err
-}
-
-func (c *TrafficRoutings) write(ctx context.Context, t *v1alpha1.TrafficRouting, next trafficrouting.Action) error {
-	if next.RemoveFinalizers {
-		return c.home.FreeTraffic(ctx, t)
-	}
-	t.Status.Phase, t.Status.Message = next.Phase, next.Message
-	return c.home.SetTrafficStatus(ctx, t)
+	return 0, failure.Ignore(write(ctx, t), failure.Conflict, failure.NotFound)
 }

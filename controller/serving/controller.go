@@ -4,10 +4,13 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -16,6 +19,8 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 
 	"slipway.io/slipway/execution"
@@ -23,6 +28,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/workflows"
@@ -70,7 +76,7 @@ type Controller struct {
 	home     homeStore
 	temporal client.Client
 	options  Options
-	cached   *watch.Watch[metav1.Object]
+	cached   *watch.Watch[*kuscia.KusciaDeployment]
 	queue    watch.Queue[string]
 	parties  *parties
 }
@@ -85,10 +91,8 @@ func New(home homeStore, objects dynamic.Interface, t client.Client, options Opt
 		Failed: func(_ string, err error) {
 			options.Log.Warn("servings cannot be watched; retrying", "error", err)
 		}}).
-		Index(byDomain, index(partyDomains)).Index(marked, whether(namesUnreachable)).Index(underWay, whether(isUnderWay)).
-		Handle(watch.Handler[metav1.Object]{
-			Added:   func(kd metav1.Object, _ bool) { c.queue.Add(kd.GetName()) },
-			Updated: func(_, kd metav1.Object) { c.queue.Add(kd.GetName()) }})
+		Index(byDomain, partyDomains).Index(marked, whether(namesUnreachable)).Index(underWay, whether(isUnderWay)).
+		Handle(watch.OnChange(func(kd *kuscia.KusciaDeployment) { c.queue.Add(kd.Name) }))
 	return c
 }
 
@@ -131,8 +135,8 @@ func (c *Controller) reconcile(ctx context.Context, id string) (again time.Durat
 // nothingToDo reports whether the cached serving needs no action: most of its changes are writes of its operation. If
 // the watch lags, its next event is processed too.
 func (c *Controller) nothingToDo(id string) bool {
-	kd, is := c.cached.Get(c.options.Servings, id).(*kuscia.KusciaDeployment)
-	return is && serving.Decide(kd).Do == serving.DoNothing && !mayHaveEnded(kd)
+	kd := c.cached.Get(c.options.Servings, id)
+	return kd != nil && serving.Decide(kd).Do == serving.DoNothing && !mayHaveEnded(kd)
 }
 
 // mayHaveEnded reports whether an operation has been in progress for so long that its workflow may have been
@@ -174,8 +178,7 @@ func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d s
 		return c.refuse(ctx, kd, refusals)
 	}
 	run, err := c.execute(ctx, kd, in, fmt.Sprintf("%s%d", serving.WorkflowPrefix(kd.Name), kd.Generation))
-	var open *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &open) {
+	if open, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
 		run, err = c.startDespiteOpen(ctx, kd, in, open)
 	}
 	if err != nil || run == nil {
@@ -229,10 +232,7 @@ func (c *Controller) startDespiteOpen(ctx context.Context, kd *kuscia.KusciaDepl
 }
 
 func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAttributes {
-	domains := make([]string, 0, len(in.Parties))
-	for _, p := range in.Parties {
-		domains = append(domains, p.Domain)
-	}
+	domains := phrase.Texts(in.Parties, func(p serving.PartyTarget) string { return p.Domain })
 	return temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindServing),
 		workflows.AttributeName.ValueSet(in.ID),
 		workflows.AttributeNamespace.ValueSet(kd.Namespace),
@@ -240,43 +240,115 @@ func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAt
 		workflows.AttributeState.ValueSet(string(in.FirstStage())))
 }
 
-// refuse writes that a spec cannot be run. The running version stays.
+// refuse writes that a spec cannot be run, once, since each write triggers processing. The running version stays. An
+// operation on another spec continues: the serving is processed again when that ends, but that may take days, and the
+// user should see the refusal now.
 func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
-	if op := kd.Status.Operation; op != nil && !op.Done {
-		return c.refuseDuringOperation(ctx, kd, why)
-	} else if op != nil && op.Reason == serving.ReasonValidateFailed && op.Generation == kd.Generation &&
-		op.Message == why {
-		return nil // already written
-	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	op := &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true,
-		Reason:  serving.ReasonValidateFailed,
-		Message: why, StartedAt: &now}
-	if served := kd.Status.Served; served != nil {
-		op.Version = served.Digest
+	kd.Status.LastReconcileTime = &now
+	refused := kuscia.Refused{Generation: kd.Generation, Message: why}
+	switch op := kd.Status.Operation; {
+	case op != nil && !op.Done:
+		if last := kd.Status.Refused; last != nil && *last == refused {
+			return nil
+		}
+		kd.Status.Refused = &refused
+		c.options.Log.Warn("a spec of a serving cannot be run; the operation in progress continues", "serving", kd.Name,
+			"generation", kd.Generation,
+			"problem", why)
+	case op != nil && op.Reason == serving.ReasonValidateFailed && op.Generation == kd.Generation && op.Message == why:
+		return nil
+	default:
+		op = &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true,
+			Reason:  serving.ReasonValidateFailed,
+			Message: why, StartedAt: &now}
+		if served := kd.Status.Served; served != nil {
+			op.Version = served.Digest
+		}
+		kd.Status.Operation, kd.Status.ObservedGeneration, kd.Status.Refused = op, kd.Generation, nil
+		serving.UpdatePhases(kd)
 	}
-	kd.Status.Operation, kd.Status.ObservedGeneration, kd.Status.LastReconcileTime = op, kd.Generation, &now
-	kd.Status.Refused = nil
-	serving.UpdatePhases(kd)
-	return c.writeStatus(ctx, kd)
+	return failure.Ignore(c.home.UpdateServingStatus(ctx, kd), failure.NotFound)
 }
 
-// refuseDuringOperation writes that a spec cannot be run while an operation on another one is in progress. The serving
-// is processed again when that ends, but that may take days, and the user should see the refusal now. It is written
-// once, since each write triggers processing.
-func (c *Controller) refuseDuringOperation(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
-	if refused := kd.Status.Refused; refused != nil && refused.Generation == kd.Generation && refused.Message == why {
+// The indexes of the watch.
+const (
+	// byDomain indexes the servings by the domains of their parties.
+	byDomain = "domain"
+	// marked indexes the servings whose status names an unreachable party, underWay those with an operation in
+	// progress; their only value is yes.
+	marked, underWay = "marked", "under way"
+	yes              = "yes"
+)
+
+func partyDomains(kd *kuscia.KusciaDeployment) []string {
+	domains := phrase.Texts(serving.Members(kd), func(member serving.PartyTarget) string { return member.Domain })
+	slices.Sort(domains)
+	return slices.Compact(domains)
+}
+
+// whether returns an index of the servings for which a condition is true.
+func whether(is func(kd *kuscia.KusciaDeployment) bool) func(kd *kuscia.KusciaDeployment) []string {
+	return func(kd *kuscia.KusciaDeployment) []string {
+		if is(kd) {
+			return []string{yes}
+		}
 		return nil
 	}
-	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	kd.Status.Refused, kd.Status.LastReconcileTime = &kuscia.Refused{Generation: kd.Generation, Message: why}, &now
-	c.options.Log.Warn("a spec of a serving cannot be run; the operation in progress continues", "serving", kd.Name,
-		"generation", kd.Generation,
-		"problem", why)
-	return c.writeStatus(ctx, kd)
 }
 
-// writeStatus writes the status of a serving, unless it is deleted.
-func (c *Controller) writeStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error {
-	return failure.Ignore(c.home.UpdateServingStatus(ctx, kd), failure.NotFound)
+func namesUnreachable(kd *kuscia.KusciaDeployment) bool { return !serving.IsMarkedUnreachable(kd, nil) }
+
+func isUnderWay(kd *kuscia.KusciaDeployment) bool {
+	op := kd.Status.Operation
+	return op != nil && !op.Done && op.WorkflowID != ""
+}
+
+// indexed returns the servings with this value of an index, in order of name. They must not be modified.
+func (c *Controller) indexed(by, value string) []*kuscia.KusciaDeployment {
+	return slices.SortedFunc(slices.Values(c.cached.By(by, value)), byName)
+}
+
+func byName(a, b *kuscia.KusciaDeployment) int { return strings.Compare(a.Name, b.Name) }
+
+// affected returns the servings whose status or operation may need an update after a check: those with an unreachable
+// party, those that name one, and those with an operation in progress.
+func (c *Controller) affected(of map[string]string, found map[string]party.Presence) []*kuscia.KusciaDeployment {
+	all := append(c.indexed(marked, yes), c.indexed(underWay, yes)...)
+	for domain, queue := range of {
+		if found[queue].Reachable == party.Unreachable {
+			all = append(all, c.indexed(byDomain, domain)...)
+		}
+	}
+	slices.SortFunc(all, byName)
+	return slices.Compact(all)
+}
+
+// recordedQueue returns the queue of a domain as recorded in a serving; "" if there is none.
+func (c *Controller) recordedQueue(domain string) (queue string) {
+	for _, kd := range c.indexed(byDomain, domain) {
+		for _, member := range serving.Members(kd) {
+			if member.Domain == domain {
+				queue = cmp.Or(queue, member.Queue)
+			}
+		}
+	}
+	return queue
+}
+
+// reduce keeps of a KusciaDeployment what presence and decisions need: input configs and versions are large. Of an
+// undecodable object only the name is kept: without its finalizer, it is read again when it is reconciled.
+func (c *Controller) reduce(u *unstructured.Unstructured) (*kuscia.KusciaDeployment, error) {
+	unstructured.RemoveNestedField(u.Object, "spec", "inputConfig")
+	unstructured.RemoveNestedField(u.Object, "status", "served", "version")
+	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
+	unstructured.RemoveNestedField(u.Object, "metadata", "annotations",
+		"kubectl.kubernetes.io/last-applied-configuration")
+	kd := &kuscia.KusciaDeployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, kd); err != nil {
+		c.options.Log.Warn("cannot decode a KusciaDeployment: its unreachable parties are not reported until it is "+
+			"corrected", "name", u.GetName(), "error", err)
+		kd = &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName()}}
+	}
+	return kd, nil
 }

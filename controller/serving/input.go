@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -74,13 +75,11 @@ func (c *Controller) deletionTargets(ctx context.Context, kd *kuscia.KusciaDeplo
 	}
 	var all []serving.PartyTarget
 	for _, p := range parties {
-		target := serving.PartyTarget{Domain: p.DomainID, Role: p.Role,
-			Deployment: serving.DeploymentName(kd.Name, p.Role)}
-		queue, known, err := c.home.Queue(ctx, p.DomainID)
+		target, known, err := c.partyTarget(ctx, kd.Name, p)
 		if err != nil {
 			return nil, err
 		}
-		if target.Queue = queue; !known {
+		if !known {
 			target.Queue = kd.Status.PartyDeploymentStatuses[p.DomainID][target.Deployment].Queue
 		}
 		if target.Queue != "" && !slices.Contains(all, target) {
@@ -98,10 +97,7 @@ func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in
 	}
 	version := serving.Snapshot(kd, images)
 	if problems := version.Check(); len(problems) > 0 {
-		var texts []string
-		for _, p := range problems {
-			texts = append(texts, p.Message)
-		}
+		texts := phrase.Texts(problems, func(p serving.Problem) string { return p.Message })
 		return strings.Join(texts, "; "), nil
 	}
 	if in.Target, err = version.Pack(); err != nil {
@@ -139,19 +135,25 @@ func (c *Controller) images(ctx context.Context, kd *kuscia.KusciaDeployment) (m
 func (c *Controller) targets(ctx context.Context, id string,
 	parties []kuscia.Party) (targets []serving.PartyTarget, unknown []string, err error) {
 	for _, party := range parties {
-		queue, known, err := c.home.Queue(ctx, party.DomainID)
+		target, known, err := c.partyTarget(ctx, id, party)
 		if err != nil {
 			return nil, nil, err
 		}
-		if !known {
+		if known {
+			targets = append(targets, target)
+		} else {
 			unknown = append(unknown,
 				fmt.Sprintf("domain %s is neither a party nor a namespace of the home cluster: create one of the two",
 					party.DomainID))
-			continue
 		}
-		targets = append(targets,
-			serving.PartyTarget{Domain: party.DomainID, Role: party.Role,
-				Deployment: serving.DeploymentName(id, party.Role), Queue: queue})
 	}
 	return targets, unknown, nil
+}
+
+// partyTarget returns a party of a serving with its queue; known is false if its domain is unknown.
+func (c *Controller) partyTarget(ctx context.Context, id string, p kuscia.Party) (target serving.PartyTarget,
+	known bool, err error) {
+	target = serving.PartyTarget{Domain: p.DomainID, Role: p.Role, Deployment: serving.DeploymentName(id, p.Role)}
+	target.Queue, known, err = c.home.Queue(ctx, p.DomainID)
+	return target, known, err
 }

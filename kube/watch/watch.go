@@ -14,6 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -217,4 +220,99 @@ func (w *Watch[T]) covering(namespace string) *scope {
 		return s
 	}
 	return all[namespace]
+}
+
+// Source is where a watch gets the objects of a resource.
+type Source struct {
+	in func(namespace string, o Options) cache.ListerWatcher
+	// resource names the resource in errors; "": the type of its objects does.
+	resource string
+}
+
+// resourceClient is a client of one resource, in a namespace or in all.
+type resourceClient[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// From returns the source of what a client lists and watches: From(client, client.CoreV1().Services).
+func From[L runtime.Object, C resourceClient[L]](client any, of func(namespace string) C) Source {
+	return Source{in: func(namespace string, selected Options) cache.ListerWatcher {
+		objects := of(namespace)
+		return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.LabelSelector, o.FieldSelector = selected.Labels, selected.Fields
+				return objects.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.LabelSelector, o.FieldSelector = selected.Labels, selected.Fields
+				return objects.Watch(ctx, o)
+			},
+		}, client)
+	}}
+}
+
+// Untyped returns the source of the objects of any resource.
+func Untyped(client dynamic.Interface, resource schema.GroupVersionResource) Source {
+	s := From(client, client.Resource(resource).Namespace)
+	s.resource = resource.String()
+	return s
+}
+
+// Handler receives the changes of watched objects. A function that is nil receives none.
+type Handler[T any] struct {
+	// Added receives new objects, and first those that exist already: for them, initial is true.
+	Added   func(object T, initial bool)
+	Updated func(before, object T)
+	// Deleted receives the last known state, also of an object that was deleted while the watch was interrupted.
+	Deleted func(object T)
+}
+
+// OnChange returns a handler that calls f with each object that is added, changed or deleted.
+func OnChange[T any](f func(T)) Handler[T] {
+	return Handler[T]{Added: func(object T, _ bool) { f(object) }, Updated: func(_, object T) { f(object) }, Deleted: f}
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (h Handler[T]) OnAdd(object any, initial bool) {
+	if one, is := object.(T); is && h.Added != nil {
+		h.Added(one, initial)
+	}
+}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (h Handler[T]) OnUpdate(before, object any) {
+	if one, is := object.(T); is && h.Updated != nil {
+		old, _ := before.(T)
+		h.Updated(old, one)
+	}
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (h Handler[T]) OnDelete(object any) {
+	if last, is := object.(cache.DeletedFinalStateUnknown); is {
+		object = last.Obj
+	}
+	if one, is := object.(T); is && h.Deleted != nil {
+		h.Deleted(one)
+	}
+}
+
+// Once returns a function for Options.Failed that reports the first error in each namespace, unless that is that the
+// cluster does not have the resource.
+func Once(report func(namespace string, err error)) func(namespace string, err error) {
+	var seen sync.Map
+	return func(namespace string, err error) {
+		if _, before := seen.LoadOrStore(namespace, nil); !before && !apierrors.IsNotFound(err) {
+			report(namespace, err)
+		}
+	}
+}
+
+// Where names what the watch in a namespace covers: "all namespaces", or "namespace shop".
+func Where(namespace string) string {
+	if namespace == "" {
+		return "all namespaces"
+	}
+	return "namespace " + namespace
 }

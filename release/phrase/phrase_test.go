@@ -1,6 +1,7 @@
 package phrase
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,4 +52,9 @@ func TestCut(t *testing.T) {
 		require.True(t, utf8.ValidString(cut), "no character is split: %q", cut)
 		require.True(t, cut == text || strings.HasPrefix(text, strings.TrimSuffix(cut, "…")), "it begins alike")
 	})
+}
+
+func TestTexts_KeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"2", "1"}, Texts([]int{2, 1}, strconv.Itoa))
 }

@@ -12,8 +12,8 @@ import (
 
 // threeWaves returns the machine of a plan: a and b together, then c, then d.
 func threeWaves(limit int) *Machine {
-	waves := []Wave{{Priority: 3, Items: []int{0, 1}}, {Priority: 2, Items: []int{2}}, {Priority: 1, Items: []int{3}}}
-	return NewMachine([]string{"a", "b", "c", "d"}, waves, limit)
+	return NewMachine([]ServiceStatus{{ServiceID: "a", Priority: 3}, {ServiceID: "b", Priority: 3},
+		{ServiceID: "c", Priority: 2}, {ServiceID: "d", Priority: 1}}, limit, false)
 }
 
 // running returns the machine while the first wave runs.
@@ -170,7 +170,7 @@ func TestMachine_VerbIsLegalOnlyInItsStates(t *testing.T) {
 		TaskInterrupted: func() *Machine { m := running(); m.Interrupted(0, "missing"); return m },
 		TaskFailed:      func() *Machine { m := running(); m.Ended(0, ItemFailed, "x"); return m },
 		TaskSucceeded: func() *Machine {
-			m := NewMachine([]string{"a"}, []Wave{{Items: []int{0}}}, 0)
+			m := NewMachine([]ServiceStatus{{ServiceID: "a"}}, 0, false)
 			m.Start()
 			m.Began(0)
 			m.Ended(0, ItemSucceeded, "")
@@ -281,7 +281,7 @@ func requireOneWave(t *rapid.T, m *Machine) {
 }
 
 func settleAll(m *Machine) {
-	for n := range m.items {
+	for n := range m.Items {
 		if m.Item(n) == ItemRunning {
 			m.Ended(n, ItemSucceeded, "")
 		}
@@ -296,8 +296,7 @@ func settleAll(m *Machine) {
 func TestMachine_StopAndPause_WhileRolloutsRun(t *testing.T) {
 	t.Parallel()
 	machine := func(running ...int) *Machine {
-		m := NewMachine([]string{"a", "b"}, []Wave{{Items: []int{0, 1}}}, 0)
-		m.RollsOut(1)
+		m := NewMachine([]ServiceStatus{{ServiceID: "a"}, {ServiceID: "b", RollOut: true}}, 0, false)
 		m.Start()
 		for _, n := range running {
 			m.Began(n)
@@ -337,13 +336,12 @@ func TestMachine_StopAndPause_WhileRolloutsRun(t *testing.T) {
 			require.Equal(t, test.outcome, outcome, "%s: %s", test.reason, text)
 			require.Contains(t, text, test.contains, test.reason)
 			require.Equal(t, test.state, test.m.State)
-			if outcome == audit.Accepted && test.m.stopTo != "" {
-				require.Contains(t, test.m.Reason, "are stopped to "+test.m.stopTo,
+			if outcome == audit.Accepted && test.m.StopTo != "" {
+				require.Contains(t, test.m.Reason, "are stopped to "+test.m.StopTo,
 					"the reason does not suggest a stop that is in progress")
 				require.NotContains(t, test.m.Reason, "`stop` with `to`")
-				next := NewMachine([]string{"a", "b"}, []Wave{{Items: []int{0, 1}}}, 0)
-				next.RollsOut(1)
-				next.LoadMemory(test.m.Memory())
+				next := NewMachine([]ServiceStatus{{ServiceID: "a"}, {ServiceID: "b", RollOut: true}}, 0, false)
+				next.Memory = test.m.Memory
 				next.updateState()
 				require.Equal(t, test.m.Reason, next.Reason, "the state survives continue-as-new")
 			}
@@ -354,8 +352,7 @@ func TestMachine_StopAndPause_WhileRolloutsRun(t *testing.T) {
 // A rollout that the task itself has stopped fails its service, but not the task.
 func TestMachine_IsStopped_WhenItsStopEndedRollout(t *testing.T) {
 	t.Parallel()
-	m := NewMachine([]string{"a"}, []Wave{{Items: []int{0}}}, 0)
-	m.RollsOut(0)
+	m := NewMachine([]ServiceStatus{{ServiceID: "a", RollOut: true}}, 0, false)
 	m.Start()
 	m.Began(0)
 	_, _ = m.Command(Command{Verb: VerbStop, To: "stable"}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))

@@ -27,7 +27,7 @@ func (c Command) entry(now time.Time) audit.Entry {
 // Command executes a verb if the state allows it, and logs it. The message says what was done, or why it was refused
 // and what to do instead.
 func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
-	return m.log.Apply(c.entry(now), c, func(*audit.Entry) (done, refusal string) {
+	return m.Log.Apply(c.entry(now), c, func(*audit.Entry) (done, refusal string) {
 		if done, refusal = m.execute(c); refusal == "" {
 			m.updateState()
 		}
@@ -39,11 +39,11 @@ func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
 func (m *Machine) Refuse(c Command, why string, now time.Time) {
 	e := c.entry(now)
 	e.Outcome, e.Message = audit.Refused, why
-	m.log.Append(e)
+	m.Log.Append(e)
 }
 
 // Audit returns the history of received commands.
-func (m *Machine) Audit() *audit.Log { return &m.log }
+func (m *Machine) Audit() *audit.Log { return &m.Log }
 
 // execute executes a verb if the state allows it: either done or refusal is set.
 func (m *Machine) execute(c Command) (done, refusal string) {
@@ -83,13 +83,13 @@ func (m *Machine) resume() (done, refusal string) {
 		return "resumed: the pause is cancelled", ""
 	case TaskPaused:
 		m.State = TaskRunning
-		if !m.started {
+		if !m.Started {
 			m.State = TaskPending
 		}
 		return "resumed: the next services start", ""
 	case TaskInterrupted:
-		for n := range m.items {
-			m.items[n].Interrupted = ""
+		for n := range m.Items {
+			m.Items[n].Interrupted = ""
 		}
 		m.State = TaskRunning
 		return "resumed: the interrupted services go on from where they are", ""
@@ -108,14 +108,14 @@ func (m *Machine) stop(to string) (done, refusal string) {
 			return "", "no rollout of the task runs, so there is nothing that `to` could be for: send stop without it"
 		}
 		m.State = TaskStopping
-		if m.stopTo = to; to != "" {
+		if m.StopTo = to; to != "" {
 			return m.stoppingRollouts() + "; nothing new starts", ""
 		}
 		return m.finishing() + "; nothing new starts", ""
 	case TaskStopping:
 		switch {
 		case to != "" && len(rolling) > 0:
-			m.stopTo = to
+			m.StopTo = to
 			return m.stoppingRollouts(), ""
 		case len(rolling) > 0:
 			return "", "the task is Stopping already: " + m.finishing()
@@ -128,7 +128,7 @@ func (m *Machine) stop(to string) (done, refusal string) {
 
 // stoppingRollouts describes how the rollouts end.
 func (m *Machine) stoppingRollouts() string {
-	return fmt.Sprintf("the rollouts of %s are stopped to %s", m.named(m.rolling()), m.stopTo)
+	return fmt.Sprintf("the rollouts of %s are stopped to %s", m.named(m.rolling()), m.StopTo)
 }
 
 func (m *Machine) illegalVerb(verb Verb) string {
@@ -140,41 +140,4 @@ func (m *Machine) illegalVerb(verb Verb) string {
 	default:
 		return fmt.Sprintf("a task that is %s cannot %s; resume or stop it", m.State, verb)
 	}
-}
-
-// Memory is the state of a machine that survives continue-as-new. Fields may be added, but not removed.
-type Memory struct {
-	State   TaskState      `json:"state"`
-	Reason  string         `json:"reason"`
-	Started bool           `json:"started,omitempty"`
-	Items   []itemProgress `json:"items"`
-	Log     audit.Log      `json:"log"`
-	// StopTo is how a stop ends the rollouts.
-	StopTo string `json:"stopTo,omitempty"`
-	// WindowState is the last answer about the task's times.
-	WindowState *WindowState `json:"opening,omitempty"`
-}
-
-// itemProgress is the progress of one item.
-type itemProgress struct {
-	State ItemState `json:"state"`
-	// Interrupted is the system failure that interrupts a running item, "" if there is none.
-	Interrupted string `json:"interrupted,omitempty"`
-	// Abandoned means that the item was given up during an interruption, or that its rollouts were stopped with the
-	// task. Such a failure does not fail the task.
-	Abandoned bool   `json:"abandoned,omitempty"`
-	Reason    string `json:"reason,omitempty"`
-}
-
-// Memory returns the state that survives continue-as-new.
-func (m *Machine) Memory() Memory {
-	return Memory{State: m.State, Reason: m.Reason, Started: m.started, Items: m.items, Log: m.log, StopTo: m.stopTo,
-		WindowState: m.windowState}
-}
-
-// LoadMemory loads the state of the previous run into a new machine.
-func (m *Machine) LoadMemory(saved Memory) {
-	m.State, m.Reason, m.started, m.items, m.log, m.windowState = saved.State, saved.Reason, saved.Started, saved.Items,
-		saved.Log, saved.WindowState
-	m.stopTo = saved.StopTo
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
@@ -148,16 +149,12 @@ func (r *resolver) checkWave(wave Wave) {
 func (r *resolver) problems(id ServiceID) string {
 	text, looked := r.invalid[id]
 	if !looked {
-		var all []string
 		service := r.services[id]
 		wrong := service.Validate()
 		if len(wrong) == 0 {
 			_, wrong = strategy.ReadService(service)
 		}
-		for _, problem := range wrong {
-			all = append(all, problem.Error())
-		}
-		text = strings.Join(all, "; ")
+		text = strings.Join(phrase.Texts(wrong, strictyaml.FieldError.Error), "; ")
 		r.invalid[id] = text
 	}
 	return text

@@ -41,7 +41,11 @@ func reversible(operation Operation) bool { return operation != Restart }
 func (t Task) Restorations(service ServiceID, n int) (all []Restoration, notes []string) {
 	merged := map[string]*changes{}
 	var order []string
-	for _, i := range t.executed() {
+	var executed []int
+	for _, wave := range t.Waves() {
+		executed = append(executed, wave.Items...)
+	}
+	for _, i := range executed {
 		status := t.Services[i]
 		if status.ServiceID != service || n > 0 && i+1 != n || !reversible(status.Deployment) {
 			continue
@@ -67,15 +71,6 @@ func (t Task) Restorations(service ServiceID, n int) (all []Restoration, notes [
 		}
 	}
 	return all, notes
-}
-
-// executed returns the indexes of the task's services in the order in which their waves were executed.
-func (t Task) executed() []int {
-	var order []int
-	for _, wave := range t.Waves() {
-		order = append(order, wave.Items...)
-	}
-	return order
 }
 
 // changes are the combined changes of one task's items to one workload.

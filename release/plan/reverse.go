@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/failure"
 )
 
 // Reverse describes how to reverse a task. A user has to create and execute its plan.
@@ -55,7 +56,8 @@ func newReverse(t Task, waves []Wave, snap Snapshot) Reverse {
 		}
 	}
 	if len(r.restarted) > 0 {
-		r.note("RESTART has no reverse: %s have new pods of the same version.", serviceList(r.restarted))
+		r.note("RESTART has no reverse: the workloads of %s have new pods of the same version.",
+			nameServices(r.restarted, len(r.restarted)))
 	}
 	if len(r.items) == 0 {
 		r.note("Nothing is to be reversed by a plan.")
@@ -147,9 +149,25 @@ func (w WorkloadStatus) name() string {
 	return catalog.Workload{Party: w.Party, Namespace: w.Namespace, WorkloadRef: ref}.String()
 }
 
-func serviceList(ids []string) string {
-	if len(ids) == 1 {
-		return "the workloads of service " + ids[0]
+// Rerun returns the plan of those items of a task that did not succeed, unchanged and in the same order of waves. It
+// fails with Conflict if the task has not ended or has succeeded.
+func Rerun(t Task, snap Snapshot) (Document, error) {
+	switch {
+	case t.State == TaskSucceeded:
+		return Document{}, failure.New(failure.Conflict,
+			"task %s succeeded, so nothing of it is to be run again: execute plan %s instead", t.ID, t.Plan)
+	case !t.State.Final():
+		return Document{}, failure.New(failure.Conflict,
+			"task %s is %s: only a task that has ended can be run again; stop it first, or wait", t.ID, t.State)
+	case len(t.Services) != len(snap.Document.Items):
+		return Document{}, fmt.Errorf("the record of task %s has %d items and %d services", t.ID,
+			len(snap.Document.Items), len(t.Services))
 	}
-	return "the workloads of services " + strings.Join(ids, ", ")
+	document := snap.Document // its windows and freezes, too
+	n := 0
+	document.Items = slices.DeleteFunc(slices.Clone(document.Items), func(Item) bool {
+		n++
+		return t.Services[n-1].State == ItemSucceeded
+	})
+	return document, nil
 }

@@ -4,3 +4,5 @@ package worker
 
 // ThisBuild returns the ID of this build.
 func ThisBuild(id string) string { return id }
+
+func cacheSize() int { return maxCachedWorkflows }

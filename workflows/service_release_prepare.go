@@ -2,9 +2,11 @@ package workflows
 
 import (
 	"encoding/json"
+	"time"
 
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
 )
@@ -74,8 +76,7 @@ func (r *itemRun) compile(request build.Request) error {
 
 // runBuilder executes an activity at the party that builds; it survives interruptions.
 func (r *itemRun) runBuilder(activity, summary string, request build.Request, answer any) error {
-	r.reason = summary
-	r.show()
+	r.say(summary)
 	queue := r.orders[0].Queue
 	return r.retryUntilResumed(r.ctx, partyName(r.orders[0].Request), func(spent int64) error {
 		request.SpentSeconds = max(request.SpentSeconds, spent)
@@ -105,8 +106,7 @@ func (r *itemRun) pinBuild() {
 			q.Package.File = catalog.FillCommit(q.Package.File, r.building.Commit)
 		}
 	}
-	r.reason = "deploying " + r.building.Yields()
-	r.show()
+	r.say("deploying " + r.building.Yields())
 }
 
 // buildState is what the next run needs of the build; nil before it has ended.
@@ -115,4 +115,101 @@ func (r *itemRun) buildState() *BuildState {
 		return nil
 	}
 	return &BuildState{Shown: *r.building, Built: *r.built}
+}
+
+// fetch lets the worker of every party fetch the package that the item deploys, and pins all workloads to the same
+// bytes. If the source is missing or changes in between, the item ends before any pod is changed.
+func (r *itemRun) fetch() error {
+	if len(r.orders) == 0 || r.orders[0].Request.Package == nil {
+		return nil
+	}
+	if state := r.in.State; state != nil && state.Package != nil {
+		r.pinPackage(*state.Package)
+		return nil
+	}
+	requests := r.fetchRequests()
+	for n := range requests {
+		if n > 0 {
+			requests[n].SHA256 = requests[0].Previous.SHA256
+		}
+		if err := r.runFetch(source.ActivityFetch, "fetching package", &requests[n]); err != nil {
+			return err
+		}
+	}
+	for n := range requests {
+		requests[n].SHA256 = requests[0].Previous.SHA256
+		if err := r.runFetch(source.ActivityConfirm, "confirming package", &requests[n]); err != nil {
+			return err
+		}
+	}
+	fetched := requests[0].Previous
+	for _, request := range requests {
+		fetched.Stored = fetched.Stored && request.Previous.Stored
+	}
+	r.pinPackage(fetched)
+	return nil
+}
+
+// partyFetch is a request with its result.
+type partyFetch struct {
+	source.FetchRequest
+	// order is the first of the party's workloads.
+	order operation.WorkloadOrder
+}
+
+// fetchRequests returns one request per party, in the catalogue's order of their workloads.
+func (r *itemRun) fetchRequests() []partyFetch {
+	var requests []partyFetch
+	asked := map[string]bool{}
+	for _, order := range r.orders {
+		q := order.Request
+		party := q.Workload.PartyOrDefault()
+		if asked[party] {
+			continue
+		}
+		asked[party] = true
+		requests = append(requests, partyFetch{order: order, FetchRequest: source.FetchRequest{
+			Package: *q.Package, Party: party, Namespace: q.Workload.Namespace, Service: string(r.in.Outline.ServiceID),
+			DeadlineSeconds: q.DeadlineSeconds}})
+	}
+	return requests
+}
+
+// runFetch executes an activity at the party's worker, survives interruptions, and stores the result in the request.
+func (r *itemRun) runFetch(activity, doing string, request *partyFetch) error {
+	summary := doing + " " + request.Shown
+	r.say(summary)
+	return r.retryUntilResumed(r.ctx, partyName(request.order.Request), func(int64) error {
+		// a download may take as long as the operation's deadline
+		options := partyRun(request.order.Queue, r.budget)
+		options.StartToCloseTimeout = time.Duration(request.DeadlineSeconds)*time.Second + time.Minute
+		var answer source.Fetched
+		err := perform(withActivity(r.ctx, options, summary), activity, request.FetchRequest, &answer)
+		if err == nil {
+			request.Previous = answer
+		}
+		return err
+	})
+}
+
+// pinPackage makes every workload deploy exactly these bytes.
+func (r *itemRun) pinPackage(fetched source.Fetched) {
+	for i := range r.orders {
+		q := &r.orders[i].Request
+		q.Package.SHA256, q.Package.Bytes = fetched.SHA256, fetched.Bytes
+		q.Marker = q.Package.Marker()
+	}
+	r.fetched = &fetched
+	r.say("deploying package " + r.orders[0].Request.Package.String())
+}
+
+// packageStatus is the package in the status; nil before it is fetched.
+func (r *itemRun) packageStatus() *plan.PackageStatus {
+	if r.fetched == nil {
+		return nil
+	}
+	f := *r.fetched
+	url := r.orders[0].Request.Package.Shown
+	return &plan.PackageStatus{URL: url, SHA256: f.SHA256, Bytes: f.Bytes, UnpackedBytes: f.UnpackedBytes,
+		Format: f.Format, Stored: f.Stored}
 }

@@ -1,5 +1,0 @@
-//go:build !failpoints
-
-package worker
-
-func cacheSize() int { return maxCachedWorkflows }
