@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/deploy/crds"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/kruise/admission"
 	"slipway.io/slipway/release/kruise/definition"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -291,4 +293,30 @@ func (s *Setup) prepareObjects(ctx context.Context) error {
 		s.log.WarnContext(ctx, "the admission policies for Rollouts can't be installed", "error", err)
 	}
 	return s.store.EnsureNamespace(ctx)
+}
+
+// EnsureRolloutPolicies applies the admission policies for Rollouts. They refer to Rollouts, so the definition has to
+// exist. With another product's definition they are not needed, and on a cluster that does not serve such policies they
+// are not possible.
+func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
+	call, cancel := bounded(ctx)
+	defer cancel()
+	crd, err := s.crds.CustomResourceDefinitions().Get(call, definition.Name, metav1.GetOptions{})
+	if err != nil {
+		return asFailure(err, "definition "+definition.Name)
+	}
+	if !definition.IsOurs(crd.Labels) {
+		return nil
+	}
+	for _, policy := range admission.Policies() {
+		_, err := s.untyped.Resource(kube.ResourceOf(policy)).Apply(call, policy.GetName(), policy,
+			metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return asFailure(err, policy.GetKind()+" "+policy.GetName())
+		}
+	}
+	return nil
 }

@@ -5,12 +5,15 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/release/build"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -139,4 +142,46 @@ func (a *Activities) CompleteRollout(ctx context.Context, in rollout.CompleteReq
 	}
 	failpoint.Hit("rollout.record.complete.after")
 	return nil
+}
+
+// BuildTemplate returns the Job template of an order: the one in the task's record, or the catalogue's current one if
+// the order has no task. Templates stay out of histories.
+func (a *Activities) BuildTemplate(ctx context.Context, order build.Order) ([]byte, error) {
+	service, err := a.serviceOf(ctx, order)
+	if err != nil {
+		return nil, err
+	}
+	if service.Build == nil {
+		return nil, failure.New(failure.Refused, "service %s has no `build` in the catalogue", order.Service)
+	}
+	return service.Build.JobTemplate.Raw, nil
+}
+
+func (a *Activities) serviceOf(ctx context.Context, order build.Order) (catalog.Service, error) {
+	if order.Task == "" {
+		object, err := a.store.GetService(ctx, order.Service)
+		if err != nil {
+			return catalog.Service{}, err
+		}
+		return object.Spec, nil
+	}
+	snap, err := a.snapshot(ctx, order.Task)
+	if err != nil {
+		return catalog.Service{}, err
+	}
+	if order.Item < 1 || order.Item > len(snap.Document.Items) {
+		return catalog.Service{}, failure.New(failure.NotFound, "the record of task %s has no item %d", order.Task,
+			order.Item)
+	}
+	return snap.Services[snap.Document.Items[order.Item-1].ServiceID], nil
+}
+
+// NextOpening reports whether the release windows allow a release to begin now, and otherwise when they do next.
+func (a *Activities) NextOpening(_ context.Context, q window.Question) (window.Answer, error) {
+	answer, err := window.NextOpening(q)
+	if err != nil {
+		return answer, attempt.ApplicationError(failure.New(failure.Refused,
+			"the release windows cannot be evaluated: %s", err))
+	}
+	return answer, nil
 }

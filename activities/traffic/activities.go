@@ -5,6 +5,7 @@ package traffic
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/traffic"
 )
 
 // Options configure the activities. The zero value is usable.
@@ -69,4 +72,27 @@ func New(client kube.Typed, objects dynamic.Interface, options Options) (*Activi
 	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
 		slots: attempt.NewRequestSlots(),
 		kinds: newKinds(client.Discovery()), scripts: scripts, removed: lru.New(maxRemoved)}, nil
+}
+
+// Borrowed lists the objects of a request's routings that a release currently holds.
+func (a *Activities) Borrowed(ctx context.Context, req rollout.RouteRequest) ([]kube.Ref, error) {
+	var out []kube.Ref
+	seen := map[kube.Ref]bool{}
+	for _, j := range jobs(req) {
+		places, err := providerOf(j.routing).places(ctx, a, j)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range append(places, j.stable(), j.canary()) {
+			live, err := a.get(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			if live != nil && traffic.HolderOf(live) != "" && !seen[p.Ref] {
+				seen[p.Ref] = true
+				out = append(out, p.Ref)
+			}
+		}
+	}
+	return out, nil
 }

@@ -1,12 +1,17 @@
 package codec
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 
 	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/failure/v1"
+	"go.temporal.io/api/proxy"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"slipway.io/slipway/release/sealed"
@@ -93,4 +98,97 @@ func (c Codec) open(payload *commonpb.Payload) (*commonpb.Payload, error) {
 
 func isSealed(payload *commonpb.Payload) bool {
 	return string(payload.GetMetadata()[converter.MetadataEncoding]) == sealed.Encoding
+}
+
+// NewInterceptor encrypts what a client sends to Temporal and decrypts what it receives: arguments, results, memos,
+// heartbeat details, summaries, and the messages and stack traces of failures. Search attributes stay readable, since
+// Temporal compares them.
+//
+// It works on the connection rather than in the client's data converter, so that code that reads Temporal's responses
+// directly (the memo in a list, the details of a pending activity, the first event of a history) gets decrypted values.
+func NewInterceptor(keys *Keys) (grpc.UnaryClientInterceptor, error) {
+	codec := New(keys)
+	payloads, err := proxy.NewPayloadVisitorInterceptor(proxy.PayloadVisitorInterceptorOptions{
+		Outbound: &proxy.VisitPayloadsOptions{SkipSearchAttributes: true,
+			Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+				return codec.Encode(payloads)
+			}},
+		Inbound: &proxy.VisitPayloadsOptions{SkipSearchAttributes: true,
+			Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+				return codec.Decode(payloads)
+			}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	plain := converter.GetDefaultDataConverter()
+	failures, err := proxy.NewFailureVisitorInterceptor(proxy.FailureVisitorInterceptorOptions{
+		Outbound: &proxy.VisitFailuresOptions{Visitor: func(_ *proxy.VisitFailuresContext, f *failure.Failure) error {
+			return converter.EncodeCommonFailureAttributes(plain, f)
+		}},
+		Inbound: &proxy.VisitFailuresOptions{Visitor: func(_ *proxy.VisitFailuresContext, f *failure.Failure) error {
+			converter.DecodeCommonFailureAttributes(plain, f)
+			return nil
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker,
+		options ...grpc.CallOption) error {
+		// Both interceptors change requests in place; the client's own copies, for retries and caches, must stay
+		// unencrypted.
+		if message, ok := request.(proto.Message); ok {
+			request = proto.Clone(message)
+		}
+		sealed := func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn,
+			options ...grpc.CallOption) error {
+			return payloads(ctx, method, request, reply, to, call, options...)
+		}
+		return failures(ctx, method, request, reply, to, sealed, options...)
+	}, nil
+}
+
+// NewDataConverter returns the default data converter with one difference: a workflow that gets a payload which this
+// process cannot decrypt stops there, until a process with the key continues it. The SDK would fail it permanently with
+// a decoding error.
+func NewDataConverter() converter.DataConverter {
+	return blockingConverter{DataConverter: converter.GetDefaultDataConverter()}
+}
+
+type blockingConverter struct {
+	converter.DataConverter
+	inWorkflow bool
+}
+
+var _ workflow.ContextAware = blockingConverter{}
+
+// WithWorkflowContext returns the converter for workflow code.
+func (c blockingConverter) WithWorkflowContext(workflow.Context) converter.DataConverter {
+	c.inWorkflow = true
+	return c
+}
+
+// WithContext returns the converter for all other code, where an error suffices.
+func (c blockingConverter) WithContext(context.Context) converter.DataConverter { return c }
+
+// FromPayload decodes one value.
+func (c blockingConverter) FromPayload(payload *commonpb.Payload, into any) error {
+	c.panicIfSealed(payload)
+	return c.DataConverter.FromPayload(payload, into)
+}
+
+// FromPayloads decodes several values.
+func (c blockingConverter) FromPayloads(payloads *commonpb.Payloads, into ...any) error {
+	c.panicIfSealed(payloads.GetPayloads()...)
+	return c.DataConverter.FromPayloads(payloads, into...)
+}
+
+// panicIfSealed panics on an encrypted payload in workflow code: the SDK then fails the workflow task and retries it.
+func (c blockingConverter) panicIfSealed(payloads ...*commonpb.Payload) {
+	for _, payload := range payloads {
+		if c.inWorkflow && isSealed(payload) {
+			panic(sealed.Unreadable)
+		}
+	}
 }

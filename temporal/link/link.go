@@ -7,11 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"slipway.io/slipway/reload"
 	"slipway.io/slipway/temporal/codec"
 )
 
@@ -105,4 +111,71 @@ func Apply(o Options, to *client.Options) error {
 	}
 	connection.DialOptions = append(connection.DialOptions, grpc.WithChainUnaryInterceptor(sealed))
 	return nil
+}
+
+// readAPIKey reads an API key, without surrounding white space.
+func readAPIKey(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("--temporal-api-key-file: %w", err)
+	}
+	key := strings.TrimSpace(string(text))
+	if key == "" {
+		return "", fmt.Errorf("--temporal-api-key-file: %s is empty: write the API key to it", path)
+	}
+	return key, nil
+}
+
+// explainRefusals adds to permission errors which file this process has used to identify itself.
+func explainRefusals(o Options) grpc.UnaryClientInterceptor {
+	shown := "has no API key (--temporal-api-key-file) and no client certificate (--temporal-cert-file)"
+	switch {
+	case o.APIKeyFile != "":
+		shown = "uses the API key in " + o.APIKeyFile + " (--temporal-api-key-file)"
+	case o.CertFile != "":
+		shown = "uses the client certificate " + o.CertFile + " (--temporal-cert-file)"
+	}
+	return func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker,
+		options ...grpc.CallOption) error {
+		err := call(ctx, method, request, reply, to, options...)
+		refusal, ok := status.FromError(err)
+		if !ok || refusal.Code() != codes.PermissionDenied && refusal.Code() != codes.Unauthenticated {
+			return err
+		}
+		refused := refusal.Proto()
+		refused.Message = fmt.Sprintf("%s: the Temporal server at %s rejected %s; this process %s",
+			refused.GetMessage(), o.Address, method[strings.LastIndexByte(method, '/')+1:], shown)
+		return status.FromProto(refused).Err()
+	}
+}
+
+// reloadedFiles is the value of files, or the previous value while they are invalid: they may just be being replaced.
+type reloadedFiles[T any] struct {
+	files *reload.Files[T]
+	log   *slog.Logger
+
+	mu        sync.Mutex
+	lastError string
+}
+
+// openFiles fails if the files are invalid now.
+func openFiles[T any](log *slog.Logger, load func() (T, error), paths ...string) (*reloadedFiles[T], error) {
+	files, err := reload.New(load, maxAge, paths...)
+	return &reloadedFiles[T]{files: files, log: log}, err
+}
+
+// get returns the value. It logs an error once, until it is resolved or changes: it is called for each request.
+func (f *reloadedFiles[T]) get() T {
+	value, err := f.files.Get()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if text != "" && text != f.lastError && f.log != nil {
+		f.log.Warn("a file for Temporal is invalid, still using its previous content", "error", err)
+	}
+	f.lastError = text
+	return value
 }
