@@ -8,11 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,16 +22,16 @@ import (
 
 	"slipway.io/slipway/deploy/crds"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/kruise/admission"
 	"slipway.io/slipway/release/kruise/definition"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
 const (
-	// fieldManager owns the fields that the engine applies.
-	fieldManager = "slipway"
 	// establishTimeout is how long the API server may take to serve an applied definition.
 	establishTimeout = 30 * time.Second
 	establishPoll    = 100 * time.Millisecond
@@ -46,19 +48,17 @@ func (s *Store) EnsureNamespace(ctx context.Context) error {
 }
 
 func (s *Store) ensureNamespace(ctx context.Context, name string) error {
+	if _, err := s.getNamespace(ctx, name); !failure.Is(err, failure.NotFound) {
+		return err
+	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	object := "namespace " + name
-	_, err := s.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		return asFailure(err, object)
-	}
-	_, err = s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+	_, err := s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return asFailure(err, object)
+	return asFailure(err, "namespace "+name)
 }
 
 // EnsureCRDs applies this build's definitions and returns when the API server serves them all.
@@ -96,7 +96,7 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 	err = wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true,
 		func(ctx context.Context) (bool, error) {
 			found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
-			return err == nil && established(found), err
+			return err == nil && apihelpers.IsCRDConditionTrue(found, apiextensionsv1.Established), err
 		})
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return failure.New(failure.Unreachable, "%s is not served %s after it was applied: check its conditions",
@@ -135,7 +135,7 @@ func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign
 		return false, fmt.Errorf("write the %s: %w", object, err)
 	}
 	_, err = s.crds.CustomResourceDefinitions().Patch(ctx, name, types.ApplyYAMLPatchType, body,
-		metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)})
+		metav1.PatchOptions{FieldManager: fieldmanager.Slipway, Force: new(true)})
 	return false, asFailure(err, object)
 }
 
@@ -153,14 +153,8 @@ func isUpToDate(found *apiextensionsv1.CustomResourceDefinition, wanted *unstruc
 		contains(found.Annotations, want.Annotations)
 }
 
-func contains(have, want map[string]string) bool {
-	for key, value := range want {
-		if have[key] != value {
-			return false
-		}
-	}
-	return true
-}
+// contains reports whether labels or annotations include these.
+func contains(have, want labels.Set) bool { return want.AsSelectorPreValidated().Matches(have) }
 
 // keepServed keeps versions served that a server converts: the list of versions has a single owner. A concurrent write
 // by a server makes the write a Conflict.
@@ -185,23 +179,6 @@ func isForeign(found *apiextensionsv1.CustomResourceDefinition) bool {
 	return found.Spec.Group != v1alpha1.GroupVersion.Group && !definition.IsOurs(found.Labels)
 }
 
-func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
-	for _, condition := range definition.Status.Conditions {
-		if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-			return true
-		}
-	}
-	return false
-}
-
-// CheckCluster returns an error if the home cluster, or the engine's namespace in it, cannot be read.
-func (s *Store) CheckCluster(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := s.core.Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
-	return asFailure(err, "namespace "+s.namespace)
-}
-
 // CheckCRDs returns an error if one of the engine's own kinds cannot be read.
 func (s *Store) CheckCRDs(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
@@ -224,36 +201,23 @@ func (s *Store) checkTraffic(ctx context.Context) error {
 }
 
 // Setup prepares the home cluster, and retries until it succeeds: a process that starts before its cluster waits for
-// it, and /readyz reports that.
+// it, and /readyz reports that. Then it watches the records.
 type Setup struct {
+	watch.Background
 	store   *Store
 	install bool
 	log     *slog.Logger
-	cancel  context.CancelFunc
-	done    chan struct{}
 }
 
 // NewSetup returns the setup of store's cluster; with install it applies the definitions and creates the engine's
 // namespace.
 func NewSetup(store *Store, install bool, log *slog.Logger) *Setup {
-	return &Setup{store: store, install: install, log: log, done: make(chan struct{})}
+	return &Setup{store: store, install: install, log: log}
 }
 
 // Start starts the setup in the background and returns at once.
 func (s *Setup) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	go func() {
-		defer close(s.done)
-		s.run(ctx)
-	}()
-	return nil
-}
-
-// Stop ends the setup and the watch on records.
-func (s *Setup) Stop(context.Context) error {
-	s.cancel()
-	<-s.done
+	s.Begin(s.run)
 	return nil
 }
 
@@ -310,7 +274,7 @@ func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
 	}
 	for _, policy := range admission.Policies() {
 		_, err := s.untyped.Resource(kube.ResourceOf(policy)).Apply(call, policy.GetName(), policy,
-			metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+			metav1.ApplyOptions{FieldManager: fieldmanager.Slipway, Force: true})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -11,10 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/gentype"
 
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/fieldmanager"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -70,11 +73,28 @@ func (k kind[E, T]) check(ctx context.Context) error {
 
 // page reads one page in order of name; next is the cursor of the next page, "" on the last one.
 func (k kind[E, T]) page(ctx context.Context, limit int, cursor string) (items []E, next string, err error) {
-	list, err := listPage(ctx, k, limit, cursor)
+	list, err := listPage(ctx, k, metav1.ListOptions{Limit: int64(limit), Continue: cursor})
 	if err != nil {
 		return nil, "", asFailure(err, "the list of "+k.plural)
 	}
 	return list.Items, list.Continue, nil
+}
+
+// all reads all objects that a label selector matches ("": all), page by page, and passes each to take.
+func (k kind[E, T]) all(ctx context.Context, selector string, take func(T)) error {
+	options := metav1.ListOptions{LabelSelector: selector, Limit: pageSize}
+	for {
+		list, err := listPage(ctx, k, options)
+		if err != nil {
+			return asFailure(err, "the list of "+k.plural)
+		}
+		for i := range list.Items {
+			take(&list.Items[i])
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
 }
 
 // get reads one object. It is not found if the object of that name has another ID.
@@ -93,31 +113,52 @@ func (k kind[E, T]) get(ctx context.Context, id string) (T, error) {
 
 // create creates an object; an existing one of its name is a Conflict.
 func (k kind[E, T]) create(ctx context.Context, object T) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := k.Create(ctx, object, metav1.CreateOptions{})
-	return asFailure(err, k.objectName(object.GetName()))
+	return write(ctx, k, object, k.Create, metav1.CreateOptions{})
 }
 
-// update replaces the object that was read; a change since is a Conflict. Afterwards object holds the stored state.
+// update replaces the object that was read; a change since is a Conflict.
 func (k kind[E, T]) update(ctx context.Context, object T) error {
-	return k.write(ctx, object, k.Update)
+	return write(ctx, k, object, k.Update, metav1.UpdateOptions{})
 }
 
 // updateStatus is update for the status only.
 func (k kind[E, T]) updateStatus(ctx context.Context, object T) error {
-	return k.write(ctx, object, k.UpdateStatus)
+	return write(ctx, k, object, k.UpdateStatus, metav1.UpdateOptions{})
 }
 
-func (k kind[E, T]) write(ctx context.Context, object T,
-	write func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
+// write makes a write of an object. Afterwards object holds the stored state.
+func write[E any, T object[E], O any](ctx context.Context, k kind[E, T], object T,
+	call func(context.Context, T, O) (T, error), options O) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	written, err := write(ctx, object, metav1.UpdateOptions{})
+	written, err := call(ctx, object, options)
 	if err == nil {
 		*object = *written
 	}
 	return asFailure(err, k.objectName(object.GetName()))
+}
+
+// patcher is a client that patches objects of one kind.
+type patcher[T any] interface {
+	Patch(ctx context.Context, name string, form types.PatchType, patch []byte, o metav1.PatchOptions,
+		subresources ...string) (T, error)
+}
+
+// patch changes an object by a merge patch, or by a JSON Patch if change is a list of operations, and returns the
+// stored object.
+func patch[T any](ctx context.Context, client patcher[T], name string, change any, subresources ...string) (T, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	form := types.MergePatchType
+	if _, is := change.([]jsonpatch.Op); is {
+		form = types.JSONPatchType
+	}
+	body, err := json.Marshal(change)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return client.Patch(ctx, name, form, body, metav1.PatchOptions{FieldManager: fieldmanager.Slipway}, subresources...)
 }
 
 // delete deletes an object; if it does not meet the preconditions, it is a Conflict. nil: no preconditions.
@@ -199,30 +240,16 @@ const pageSize = 500
 // from the same name in the current state.
 func listPage[L runtime.Object](ctx context.Context, from interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
-}, limit int, cursor string) (L, error) {
+}, options metav1.ListOptions) (L, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	list, err := from.List(ctx, metav1.ListOptions{Limit: int64(limit), Continue: cursor})
+	list, err := from.List(ctx, options)
 	var status apierrors.APIStatus
 	if apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
-		list, err = from.List(ctx, metav1.ListOptions{Limit: int64(limit), Continue: status.Status().Continue})
+		options.Continue = status.Status().Continue
+		list, err = from.List(ctx, options)
 	}
 	return list, err
-}
-
-// all reads all pages.
-func all[E any](page func(cursor string) (items []E, next string, err error)) ([]E, error) {
-	found := []E{}
-	for cursor := ""; ; {
-		items, next, err := page(cursor)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, items...)
-		if cursor = next; next == "" {
-			return found, nil
-		}
-	}
 }
 
 // asFailure turns the API server's error about one object ("plan shop") into a typed failure. An error that is not

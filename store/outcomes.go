@@ -49,51 +49,47 @@ func (s *Store) PlanOfTask(ctx context.Context, task string) (string, error) {
 // CompleteTask writes the final task into its record and keeps the newest keep records of its plan (0: keepRecords). It
 // is idempotent.
 func (s *Store) CompleteTask(ctx context.Context, task plan.Task, keep int) error {
-	return s.complete(ctx, v1alpha1.KindTask, task.Plan, ending{record: v1alpha1.RecordName(v1alpha1.KindTask, task.ID),
-		state: string(task.State), reason: task.Reason, began: task.StartedAt, finished: task.FinishedAt,
-		workflow: task.Workflow, status: task,
-		packages: task.Packages(), services: new(task.Counts())}, keep)
+	name := v1alpha1.RecordName(v1alpha1.KindTask, task.ID)
+	outcome := v1alpha1.ReleaseOutcome{State: string(task.State), Reason: task.Reason,
+		StartedAt: microTime(task.StartedAt), FinishedAt: microTime(task.FinishedAt), Packages: task.Packages(),
+		Services: new(task.Counts())}
+	if err := s.complete(ctx, v1alpha1.KindTask, name, outcome, ending{task.Workflow, task}); err != nil {
+		return err
+	}
+	_, err := s.PruneRecords(ctx, v1alpha1.KindTask, task.Plan, name, keep)
+	return err
 }
 
 // CompleteRollout writes the final status of a rollout into its record and keeps the newest keep records of its name
 // (0: keepRecords). It is idempotent.
 func (s *Store) CompleteRollout(ctx context.Context, record string, status rollout.Status, keep int) error {
-	subject := v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(status.Party, status.Namespace, status.Name))
-	return s.complete(ctx, v1alpha1.KindRollout, subject,
-		ending{record: record, state: string(status.Phase), reason: status.Reason,
-			began: &status.CreatedAt, finished: status.FinishedAt, workflow: status.Workflow, status: status,
-			packages: status.Packages(), skipPrune: status.Revision > 0 &&
-				status.Revision <= int64(cmp.Or(keep, keepRecords)/2)}, keep)
-}
-
-// ending is how a release ended; status is its last status.
-type ending struct {
-	record, state, reason string
-	began, finished       *time.Time
-	workflow              *plan.WorkflowRef
-	status                any
-	packages              []string
-	services              *plan.ServiceCounts
-	// skipPrune is true if the subject cannot have enough records yet for one to be pruned.
-	skipPrune bool
-}
-
-func (s *Store) complete(ctx context.Context, kind, subject string, end ending, keep int) error {
-	body, err := v1alpha1.EncodeBody(end.status)
-	if err != nil {
-		return failure.New(failure.Refused, "record %s cannot be written: %v", end.record, err)
+	outcome := v1alpha1.ReleaseOutcome{State: string(status.Phase), Reason: status.Reason,
+		StartedAt: microTime(&status.CreatedAt), FinishedAt: microTime(status.FinishedAt), Packages: status.Packages()}
+	err := s.complete(ctx, v1alpha1.KindRollout, record, outcome, ending{status.Workflow, status})
+	tooFew := status.Revision > 0 && status.Revision <= int64(cmp.Or(keep, keepRecords)/2)
+	if err != nil || tooFew {
+		return err // the subject cannot have enough records yet for one to be pruned
 	}
-	outcome := v1alpha1.ReleaseOutcome{State: end.state, Reason: end.reason, Body: body,
-		StartedAt:  microTime(end.began),
-		FinishedAt: microTime(end.finished), Packages: end.packages, Services: end.services}
+	subject := v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(status.Party, status.Namespace, status.Name))
+	_, err = s.PruneRecords(ctx, v1alpha1.KindRollout, subject, record, keep)
+	return err
+}
+
+// ending is the last status of a release, and its workflow.
+type ending struct {
+	workflow *plan.WorkflowRef
+	status   any
+}
+
+func (s *Store) complete(ctx context.Context, kind, record string, outcome v1alpha1.ReleaseOutcome, end ending) error {
+	var err error
+	if outcome.Body, err = v1alpha1.EncodeBody(end.status); err != nil {
+		return failure.New(failure.Refused, "record %s cannot be written: %v", record, err)
+	}
 	if end.workflow != nil {
 		outcome.RunID = end.workflow.RunID
 	}
-	if err := s.CompleteRelease(ctx, kind, end.record, outcome); err != nil || end.skipPrune {
-		return err
-	}
-	_, err = s.PruneRecords(ctx, kind, subject, end.record, keep)
-	return err
+	return s.CompleteRelease(ctx, kind, record, outcome)
 }
 
 func microTime(at *time.Time) *instant.Micro {

@@ -3,14 +3,12 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
@@ -25,14 +23,11 @@ var recordResource = v1alpha1.GroupVersion.WithResource("releaserecords")
 
 // CreateRecord writes the record of a release that begins. An existing record of that name is a Conflict.
 func (s *Store) CreateRecord(ctx context.Context, record *v1alpha1.ReleaseRecord) error {
-	call, cancel := bounded(ctx)
-	defer cancel()
-	created, err := s.records.Create(call, record, metav1.CreateOptions{})
-	if err != nil {
-		return asFailure(err, "record "+record.Name)
+	err := s.records.create(ctx, record)
+	if err == nil {
+		s.awaitCached(ctx, record.Name, record.ResourceVersion)
 	}
-	s.awaitCached(ctx, created.Name, created.ResourceVersion)
-	return nil
+	return err
 }
 
 // GetRecord reads the complete record of a task.
@@ -76,20 +71,10 @@ func (s *Store) listRecords(ctx context.Context, with map[string]string) ([]*v1a
 
 // FindRecords is ListRecords from the API server: it includes the latest writes of other processes.
 func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]*v1alpha1.ReleaseRecord, error) {
-	selector := labels.SelectorFromSet(with).String()
-	found, err := all(func(cursor string) ([]*v1alpha1.ReleaseRecord, string, error) {
-		ctx, cancel := bounded(ctx)
-		defer cancel()
-		list, err := s.records.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: pageSize, Continue: cursor})
-		if err != nil {
-			return nil, "", asFailure(err, "the list of records")
-		}
-		items := make([]*v1alpha1.ReleaseRecord, len(list.Items))
-		for i := range list.Items {
-			items[i] = &list.Items[i]
-			dropBodies(items[i])
-		}
-		return items, list.Continue, nil
+	found := []*v1alpha1.ReleaseRecord{}
+	err := s.records.all(ctx, labels.SelectorFromSet(with).String(), func(record *v1alpha1.ReleaseRecord) {
+		dropBodies(record)
+		found = append(found, record)
 	})
 	return newestFirst(found), err
 }
@@ -113,16 +98,9 @@ func (s *Store) CompleteRelease(ctx context.Context, kind, name string, outcome 
 // has an outcome, is of another kind, or does not exist.
 func (s *Store) addOutcome(ctx context.Context, kind, name string, outcome v1alpha1.ReleaseOutcome) (written bool,
 	err error) {
-	call, cancel := bounded(ctx)
-	defer cancel()
-	patch, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test("/outcome", nil),
-		jsonpatch.Test("/metadata/labels/"+jsonpatch.Escape(v1alpha1.LabelKind), kind),
-		jsonpatch.Add("/outcome", outcome),
-		jsonpatch.Add("/metadata/labels/"+jsonpatch.Escape(v1alpha1.LabelState), outcome.State)})
-	if err != nil {
-		return false, asFailure(err, "record "+name)
-	}
-	record, err := s.records.Patch(call, name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	record, err := patch(ctx, s.records, name, []jsonpatch.Op{jsonpatch.Test("/outcome", nil),
+		jsonpatch.Test(jsonpatch.Label(v1alpha1.LabelKind), kind), jsonpatch.Add("/outcome", outcome),
+		jsonpatch.Add(jsonpatch.Label(v1alpha1.LabelState), outcome.State)})
 	if err == nil {
 		s.awaitCached(ctx, record.Name, record.ResourceVersion)
 		return true, nil
@@ -137,17 +115,11 @@ func (s *Store) addOutcome(ctx context.Context, kind, name string, outcome v1alp
 
 func (s *Store) writeOutcome(ctx context.Context, record *v1alpha1.ReleaseRecord,
 	outcome v1alpha1.ReleaseOutcome) error {
-	call, cancel := bounded(ctx)
-	defer cancel()
-	patch, err := json.Marshal(map[string]any{
+	written, err := patch(ctx, s.records, record.Name, map[string]any{
 		"metadata": map[string]any{"resourceVersion": record.ResourceVersion,
 			"labels": map[string]string{v1alpha1.LabelState: outcome.State}},
 		"outcome": outcome,
 	})
-	if err != nil {
-		return asFailure(err, "record "+record.Name)
-	}
-	written, err := s.records.Patch(call, record.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return asFailure(err, "record "+record.Name)
 	}
@@ -198,18 +170,19 @@ func (s *Store) PruneRecords(ctx context.Context, kind, subject, except string, 
 	if err != nil {
 		return 0, err
 	}
-	keep = cmp.Or(keep, keepRecords)
-	pruned := 0
-	for _, old := range complete[min(keep, len(complete)):] {
-		if old.Name == except {
-			continue
-		}
-		if err := failure.Ignore(s.prune(ctx, old), failure.NotFound); err != nil {
-			return pruned, err
-		}
-		pruned++
+	pruned, err := s.prune(ctx, slices.DeleteFunc(complete[min(cmp.Or(keep, keepRecords), len(complete)):],
+		func(old metav1.PartialObjectMetadata) bool { return old.Name == except }))
+	if err != nil {
+		return pruned, err
 	}
-	return pruned, s.dropOldKeys(ctx, subject)
+	// what is left of pruned records whose keys have expired
+	keys, err := s.completeRecords(ctx, v1alpha1.KindKey, subject)
+	if err == nil {
+		_, err = s.prune(ctx, slices.DeleteFunc(keys, func(old metav1.PartialObjectMetadata) bool {
+			return time.Since(old.CreationTimestamp.Time) <= v1alpha1.KeyLifetime
+		}))
+	}
+	return pruned, err
 }
 
 // completeRecords returns the completed records of a subject, newest first, without their bodies. Creation timestamps
@@ -236,38 +209,24 @@ func (s *Store) completeRecords(ctx context.Context, kind, subject string) ([]me
 // emptyBody replaces a pruned body: the definition requires one.
 var emptyBody = []byte("-")
 
-// prune deletes a record, or everything but its key.
-func (s *Store) prune(ctx context.Context, old metav1.PartialObjectMetadata) error {
+// prune deletes records, or everything but their keys, and returns how many.
+func (s *Store) prune(ctx context.Context, old []metav1.PartialObjectMetadata) (int, error) {
+	for i, record := range old {
+		if err := failure.Ignore(s.pruneOne(ctx, record), failure.NotFound); err != nil {
+			return i, err
+		}
+	}
+	return len(old), nil
+}
+
+func (s *Store) pruneOne(ctx context.Context, old metav1.PartialObjectMetadata) error {
 	if old.Labels[v1alpha1.LabelIdempotencyKey] == "" || time.Since(old.CreationTimestamp.Time) > v1alpha1.KeyLifetime {
 		return s.records.delete(ctx, old.Name, nil)
 	}
-	patch, err := json.Marshal(map[string]any{
+	_, err := patch(ctx, s.records, old.Name, map[string]any{
 		"metadata": map[string]any{"labels": map[string]string{v1alpha1.LabelKind: v1alpha1.KindKey}},
 		"spec":     map[string]any{"snapshot": emptyBody},
 		"outcome":  map[string]any{"body": emptyBody, "packages": nil},
 	})
-	if err != nil {
-		return asFailure(err, "record "+old.Name)
-	}
-	call, cancel := bounded(ctx)
-	defer cancel()
-	_, err = s.records.Patch(call, old.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return asFailure(err, "record "+old.Name)
-}
-
-// dropOldKeys deletes the remains of a subject's pruned records once their keys have expired.
-func (s *Store) dropOldKeys(ctx context.Context, subject string) error {
-	left, err := s.completeRecords(ctx, v1alpha1.KindKey, subject)
-	if err != nil {
-		return err
-	}
-	for _, old := range left {
-		if time.Since(old.CreationTimestamp.Time) <= v1alpha1.KeyLifetime {
-			continue
-		}
-		if err := failure.Ignore(s.prune(ctx, old), failure.NotFound); err != nil {
-			return err
-		}
-	}
-	return nil
 }

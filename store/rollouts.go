@@ -4,13 +4,12 @@ import (
 	"context"
 	"encoding/json"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
@@ -84,7 +83,7 @@ func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout,
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	written, err := s.rollouts.Namespace(read.Namespace).UpdateStatus(ctx, object,
-		metav1.UpdateOptions{FieldManager: fieldManager})
+		metav1.UpdateOptions{FieldManager: fieldmanager.Slipway})
 	if err != nil {
 		return nil, asFailure(err, RolloutObject(read.Namespace, read.Name))
 	}
@@ -110,27 +109,6 @@ func (s *Store) AnnotateRollout(ctx context.Context, read *v1beta1.Rollout, key,
 }
 
 func (s *Store) patchRollout(ctx context.Context, read *v1beta1.Rollout, metadata map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err = s.rollouts.Namespace(read.Namespace).Patch(ctx, read.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldManager})
+	_, err := patch(ctx, s.rollouts.Namespace(read.Namespace), read.Name, map[string]any{"metadata": metadata})
 	return asFailure(err, RolloutObject(read.Namespace, read.Name))
-}
-
-// NamespaceLabels returns the labels of a namespace; none if it does not exist.
-func (s *Store) NamespaceLabels(ctx context.Context, namespace string) (map[string]string, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	found, err := s.core.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, asFailure(err, "namespace "+namespace)
-	}
-	return found.Labels, nil
 }

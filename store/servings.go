@@ -2,13 +2,10 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/conditions"
@@ -30,16 +27,14 @@ func (s *Store) GetServing(ctx context.Context, id string) (*kuscia.KusciaDeploy
 // CreateServing creates a serving; an existing one of its ID is a Conflict. Its namespace must exist: EnsureNamespace
 // creates it.
 func (s *Store) CreateServing(ctx context.Context, serving *kuscia.KusciaDeployment) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	serving.Namespace = s.servingNamespace
-	_, err := s.servings.Create(ctx, serving, metav1.CreateOptions{})
-	if apierrors.IsNotFound(err) {
+	err := s.servings.create(ctx, serving)
+	if failure.Is(err, failure.NotFound) {
 		return failure.New(failure.NotFound,
 			"namespace %s, for servings, or their definition does not exist in the home cluster: "+
 				"start the server with --install-crds, or create both", s.servingNamespace)
 	}
-	return asFailure(err, "serving "+serving.Name)
+	return err
 }
 
 // UpdateServing replaces spec and metadata of the serving that was read, but not its status; a change since is a
@@ -83,15 +78,8 @@ func (s *Store) AnnotateServing(ctx context.Context, kd *kuscia.KusciaDeployment
 
 // patchServing merges one field into a serving's metadata; a change since it was read is a Conflict.
 func (s *Store) patchServing(ctx context.Context, kd *kuscia.KusciaDeployment, field string, value any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{field: value,
+	_, err := patch(ctx, s.servings, kd.Name, map[string]any{"metadata": map[string]any{field: value,
 		"resourceVersion": kd.ResourceVersion}})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err = s.servings.Patch(ctx, kd.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldManager})
 	return asFailure(err, "serving "+kd.Name)
 }
 

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -23,7 +23,8 @@ func TrafficObject(namespace, name string) string { return "TrafficRouting " + n
 // name.
 func (s *Store) ListTrafficRoutings(ctx context.Context, namespace string, limit int,
 	cursor string) (items []v1alpha1.TrafficRouting, next string, err error) {
-	list, err := listPage(ctx, s.traffic.Namespace(namespace), limit, cursor)
+	list, err := listPage(ctx, s.traffic.Namespace(namespace),
+		metav1.ListOptions{Limit: int64(limit), Continue: cursor})
 	if err != nil {
 		return nil, "", asFailure(err, "the list of TrafficRoutings")
 	}
@@ -64,7 +65,7 @@ func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, s
 		object.SetAPIVersion(v1alpha1.TrafficRoutingResource.GroupVersion().String())
 		object.SetKind(v1alpha1.TrafficRoutingKind)
 		object.SetName(name)
-		_, err = s.traffic.Namespace(namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+		_, err = s.traffic.Namespace(namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldmanager.Slipway})
 		if apierrors.IsNotFound(err) {
 			return false, failure.New(failure.NotFound,
 				"namespace %s does not exist in the home cluster: create it, then send %s again",
@@ -87,7 +88,7 @@ func (s *Store) replaceTrafficSpec(ctx context.Context, stored *v1alpha1.Traffic
 	}
 	object.SetResourceVersion(stored.ResourceVersion)
 	object.Object["spec"] = spec
-	_, err = client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err = client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldmanager.Slipway})
 	return asFailure(err, TrafficObject(stored.Namespace, stored.Name))
 }
 
@@ -147,17 +148,9 @@ func (s *Store) SetTrafficStatus(ctx context.Context, t *v1alpha1.TrafficRouting
 // in t.
 func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, change map[string]any,
 	subresources ...string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	object := TrafficObject(t.Namespace, t.Name)
-	patch, err := json.Marshal(change)
+	written, err := patch(ctx, s.traffic.Namespace(t.Namespace), t.Name, change, subresources...)
 	if err != nil {
-		return asFailure(err, object)
-	}
-	written, err := s.traffic.Namespace(t.Namespace).Patch(ctx, t.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
-	if err != nil {
-		return asFailure(err, object)
+		return asFailure(err, TrafficObject(t.Namespace, t.Name))
 	}
 	read, err := ReadTraffic(written)
 	if err != nil {

@@ -98,7 +98,9 @@ func (s *Store) publishConversion(ctx context.Context, client admission.WebhookC
 		}
 	}
 	crd.Spec.Conversion = wanted
-	serveAlpha(crd)
+	if version := alpha(crd); version != nil {
+		version.Served = true
+	}
 	_, err = s.crds.CustomResourceDefinitions().Update(call, crd,
 		metav1.UpdateOptions{FieldManager: fieldManagerConversion})
 	return 0, asFailure(err, object)
@@ -120,20 +122,18 @@ func isConverted(crd *apiextensionsv1.CustomResourceDefinition) bool {
 }
 
 func servesAlpha(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	for _, version := range crd.Spec.Versions {
-		if version.Name == rolloutalpha.GroupVersion.Version {
-			return version.Served
-		}
-	}
-	return true // the version does not exist
+	version := alpha(crd)
+	return version == nil || version.Served
 }
 
-func serveAlpha(crd *apiextensionsv1.CustomResourceDefinition) {
+// alpha returns the version v1alpha1 of the definition; nil if it does not exist.
+func alpha(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionVersion {
 	for i := range crd.Spec.Versions {
 		if crd.Spec.Versions[i].Name == rolloutalpha.GroupVersion.Version {
-			crd.Spec.Versions[i].Served = true
+			return &crd.Spec.Versions[i]
 		}
 	}
+	return nil
 }
 
 // conversionWorks asks the API server whether conversion works, by a dry-run creation of a v1alpha1 object.
