@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,22 +137,7 @@ func (e *Error) Error() string {
 
 // Is maps a store's status to the package's errors.
 func (e *Error) Is(target error) bool {
-	if !e.fromStore {
-		return false
-	}
-	switch e.Status {
-	case http.StatusNotFound:
-		return target == ErrAbsent
-	case http.StatusConflict:
-		return target == ErrUsed
-	case http.StatusUnprocessableEntity:
-		return target == ErrWrongBytes
-	case http.StatusRequestEntityTooLarge:
-		return target == ErrTooLarge
-	case http.StatusInsufficientStorage:
-		return target == ErrFull
-	}
-	return false
+	return e.fromStore && slices.Contains(answers, answered{target, e.Status})
 }
 
 // checkResponse returns a successful response, or an error with the reason.

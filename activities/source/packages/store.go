@@ -109,14 +109,6 @@ func (s *Store) lock(digest string) (unlock func()) {
 	return s.locks[shard].Unlock
 }
 
-// Stat returns the metadata of a package.
-func (s *Store) Stat(ctx context.Context, digest string) (Package, error) {
-	if !ValidDigest(digest) {
-		return Package{}, ErrAbsent
-	}
-	return s.backend.stat(ctx, digest)
-}
-
 // Open opens a package, and returns when it was stored. Reading continues to work after the package was deleted.
 func (s *Store) Open(ctx context.Context, digest string) (io.ReadSeekCloser, time.Time, error) {
 	if !ValidDigest(digest) {
