@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -18,7 +19,6 @@ import (
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/rollout/traffic"
 )
 
 // Options configure the activities. The zero value is usable.
@@ -77,19 +77,13 @@ func New(client kube.Typed, objects dynamic.Interface, options Options) (*Activi
 // Borrowed lists the objects of a request's routings that a release currently holds.
 func (a *Activities) Borrowed(ctx context.Context, req rollout.RouteRequest) ([]kube.Ref, error) {
 	var out []kube.Ref
-	seen := map[kube.Ref]bool{}
 	for _, j := range jobs(req) {
-		places, err := providerOf(j.routing).places(ctx, a, j)
+		held, err := a.held(ctx, j, j.stable(), j.canary())
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range append(places, j.stable(), j.canary()) {
-			live, err := a.get(ctx, p)
-			if err != nil {
-				return nil, err
-			}
-			if live != nil && traffic.HolderOf(live) != "" && !seen[p.Ref] {
-				seen[p.Ref] = true
+		for _, p := range held {
+			if !slices.Contains(out, p.Ref) {
 				out = append(out, p.Ref)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -118,6 +119,26 @@ func (k *kinds) httpRoutes() (kind, error) {
 		}
 	}
 	return kind{}, refused
+}
+
+// of returns the kinds of the objects of a routing. It fails with failure.Refused if the cluster lacks one.
+func (k *kinds) of(r strategy.Routing) ([]kind, error) {
+	switch {
+	case r.Ingress != nil:
+		return []kind{ingresses}, nil
+	case r.HTTPRoute != "":
+		found, err := k.httpRoutes()
+		return []kind{found}, err
+	}
+	var out []kind
+	for _, ref := range r.Custom {
+		found, err := k.lookup(ref.APIVersion, ref.Kind)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found)
+	}
+	return out, nil
 }
 
 // get reads an object; nil if it does not exist.
@@ -244,15 +265,15 @@ func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) e
 // classifyWriteError distinguishes a conflict, after which the job decides again, from a write that the API server
 // refuses.
 func (a *Activities) classifyWriteError(ctx context.Context, p place, live traffic.Object, err error) error {
-	switch classify(err) {
+	switch kube.Classify(err) {
 	case kube.Changed:
-		if apierrors.IsNotFound(err) && live == nil {
-			// its kind or its namespace does not exist
-			return failure.New(failure.Refused, "%s cannot be created: %s", p, kube.Text(err))
-		}
 		return errRetry
-	case kube.Refused:
-		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
+	case kube.Missing:
+		if live != nil {
+			return errRetry
+		}
+		// its kind or its namespace does not exist
+		return failure.New(failure.Refused, "%s cannot be created: %s", p, kube.Text(err))
 	case kube.Rejected:
 		now, readErr := a.get(ctx, p)
 		if readErr != nil {
@@ -261,10 +282,11 @@ func (a *Activities) classifyWriteError(ctx context.Context, p place, live traff
 		if meta(now).GetResourceVersion() != meta(live).GetResourceVersion() {
 			return errRetry
 		}
-		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
+	case kube.Refused:
 	default:
 		return err
 	}
+	return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
 }
 
 // meta wraps an object to read its metadata; that of nil is empty.
@@ -297,14 +319,6 @@ func (a *Activities) workload(ctx context.Context, s rollout.Subject) (traffic.O
 		return nil, err
 	}
 	return a.get(ctx, k.at(s.Workload.Namespace, ref.Name))
-}
-
-// classify is kube.Classify, but treats a missing object as a changed one: the job decides again.
-func classify(err error) kube.Class {
-	if kind := kube.Classify(err); kind != kube.Missing {
-		return kind
-	}
-	return kube.Changed
 }
 
 // errRetry means that another client changed the object first: the job has to decide again.

@@ -189,7 +189,7 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 		if err != nil || !routed || !d.mayAct(ctx, claim, done) {
 			return err
 		}
-		wrote, err := providerOf(j.routing).finalise(ctx, d.a, j)
+		wrote, err := d.a.finalise(ctx, j)
 		if err != nil {
 			return err
 		}
@@ -209,17 +209,8 @@ func (d *DriftDetector) mayAct(ctx context.Context, claim string, done rollout.O
 
 // hasRoutes reports whether there is anything that finalise would restore or remove.
 func (d *DriftDetector) hasRoutes(ctx context.Context, j job) (bool, error) {
-	all, err := providerOf(j.routing).places(ctx, d.a, j)
-	if err != nil {
-		return false, err
-	}
-	for _, at := range all {
-		live, err := d.a.get(ctx, at)
-		if err != nil || traffic.HolderOf(live) == j.hand.Claim {
-			return err == nil, err
-		}
-	}
-	return false, nil
+	held, err := d.a.held(ctx, j)
+	return slices.ContainsFunc(held, func(p heldPlace) bool { return p.holder == j.hand.Claim }), err
 }
 
 // readyPodCount returns how many ready pods a Service selects.
