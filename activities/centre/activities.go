@@ -31,8 +31,9 @@ type Activities struct {
 	recordLimit int
 	versions    inputs
 
-	mu        sync.Mutex
-	snapshots map[string]plan.Snapshot
+	mu sync.Mutex
+	// snapshots are what tasks execute; mu makes several items of one task read it once.
+	snapshots *lru.Cache
 	// published are Rollouts as this process last wrote them, by UID.
 	published writeCache[*v1beta1.Rollout]
 	// servings are servings as this process last wrote them, by ID.
@@ -49,30 +50,26 @@ type inputs interface {
 // recordLimit is how many records are kept per subject.
 func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
 	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit,
-		snapshots: map[string]plan.Snapshot{},
+		snapshots: lru.New(maxSnapshots),
 		published: newWriteCache[*v1beta1.Rollout](maxPublished),
 		servings:  newWriteCache[*kuscia.KusciaDeployment](maxServings)}
 }
 
 // Register registers the activities with a worker of the centre's queue.
 func (a *Activities) Register(w worker.ActivityRegistry) {
-	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: workloadops.ActivityLoadItem})
-	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: workloadops.ActivityBeginTask})
-	w.RegisterActivityWithOptions(a.UnrecordedPackages, activity.RegisterOptions{Name: source.ActivityUnrecorded})
-	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: workloadops.ActivityCompleteRecord})
-	w.RegisterActivityWithOptions(a.CompleteRollout, activity.RegisterOptions{Name: rollout.ActivityCompleteRollout})
-	w.RegisterActivityWithOptions(a.RecordRollout, activity.RegisterOptions{Name: rollout.ActivityRecordRollout})
-	w.RegisterActivityWithOptions(a.WithdrawRollout, activity.RegisterOptions{Name: rollout.ActivityWithdrawRollout})
-	w.RegisterActivityWithOptions(a.PublishRollout, activity.RegisterOptions{Name: rollout.ActivityPublishRollout})
-	w.RegisterActivityWithOptions(a.HoldTraffic, activity.RegisterOptions{Name: rollout.ActivityHoldTraffic})
-	w.RegisterActivityWithOptions(a.LeaveTraffic, activity.RegisterOptions{Name: rollout.ActivityLeaveTraffic})
-	w.RegisterActivityWithOptions(a.NextOpening, activity.RegisterOptions{Name: window.ActivityNextOpening})
-	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: workloadops.ActivityClaimHolder})
-	w.RegisterActivityWithOptions(a.BeginServing, activity.RegisterOptions{Name: serving.ActivityBegin})
-	w.RegisterActivityWithOptions(a.NoteServing, activity.RegisterOptions{Name: serving.ActivityNote})
-	w.RegisterActivityWithOptions(a.ReleaseServing, activity.RegisterOptions{Name: serving.ActivityRelease})
-	w.RegisterActivityWithOptions(a.ObserveServings, activity.RegisterOptions{Name: serving.ActivityObserveMany})
-	w.RegisterActivityWithOptions(a.ExpectedServings, activity.RegisterOptions{Name: serving.ActivityExpected})
+	for name, do := range map[string]any{
+		workloadops.ActivityLoadItem: a.LoadItem, workloadops.ActivityBeginTask: a.BeginTask,
+		workloadops.ActivityCompleteRecord: a.CompleteRecord, workloadops.ActivityClaimHolder: a.ClaimHolder,
+		source.ActivityUnrecorded: a.UnrecordedPackages, window.ActivityNextOpening: a.NextOpening,
+		rollout.ActivityCompleteRollout: a.CompleteRollout, rollout.ActivityRecordRollout: a.RecordRollout,
+		rollout.ActivityWithdrawRollout: a.WithdrawRollout, rollout.ActivityPublishRollout: a.PublishRollout,
+		rollout.ActivityHoldTraffic: a.HoldTraffic, rollout.ActivityLeaveTraffic: a.LeaveTraffic,
+		serving.ActivityBegin: a.BeginServing, serving.ActivityNote: a.NoteServing,
+		serving.ActivityRelease: a.ReleaseServing, serving.ActivityObserveMany: a.ObserveServings,
+		serving.ActivityExpected: a.ExpectedServings,
+	} {
+		w.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
+	}
 }
 
 // retryConflicts changes an object, and repeats the change when another client wrote the object first. If it keeps
@@ -106,24 +103,14 @@ const maxSnapshots = 8
 func (a *Activities) snapshot(ctx context.Context, task string) (plan.Snapshot, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if s, ok := a.snapshots[task]; ok {
-		return s, nil
+	if s, known := a.snapshots.Get(task); known {
+		return s.(plan.Snapshot), nil
 	}
 	s, err := a.store.Snapshot(ctx, task)
-	if err != nil {
-		return plan.Snapshot{}, err
+	if err == nil {
+		a.snapshots.Add(task, s)
 	}
-	if len(a.snapshots) >= maxSnapshots {
-		clear(a.snapshots)
-	}
-	a.snapshots[task] = s
-	return s, nil
-}
-
-func (a *Activities) forget(task string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.snapshots, task)
+	return s, err
 }
 
 // writeCache keeps objects as this process last wrote them. An object can be taken once: a write onto it is refused if

@@ -54,9 +54,7 @@ func (a *Activities) recordRollout(ctx context.Context, in rollout.RecordRequest
 	record.Labels[v1alpha1.LabelVia] = task.Labels[v1alpha1.LabelVia]
 	record.Spec.CreatedAt = instant.MicroOf(time.Now().UTC().Truncate(time.Microsecond))
 	record.Spec.Actor, record.Spec.Reason = task.Spec.Actor, task.Spec.Reason
-	failpoint.Hit("rollout.record.begin.before")
-	err = a.store.CreateRecord(ctx, record)
-	failpoint.Hit("rollout.record.begin.after")
+	err = failpoint.Around("rollout.record.begin", func() error { return a.store.CreateRecord(ctx, record) })
 	if failure.Is(err, failure.Conflict) { // an earlier attempt timed out, but has written it
 		return a.store.GetRelease(ctx, name)
 	}
@@ -76,14 +74,9 @@ func rolloutRecordName(in rollout.RecordRequest) string {
 func (a *Activities) WithdrawRollout(ctx context.Context, in rollout.WithdrawRequest) error {
 	record, err := a.store.GetRelease(ctx, in.Record)
 	if err == nil && record.Outcome == nil {
-		failpoint.Hit("rollout.record.withdraw.before")
-		err = a.store.DeleteRelease(ctx, in.Record)
-		failpoint.Hit("rollout.record.withdraw.after")
+		err = failpoint.Around("rollout.record.withdraw", func() error { return a.store.DeleteRelease(ctx, in.Record) })
 	}
-	if err = failure.Ignore(err, failure.NotFound); err != nil {
-		return attempt.RetriedError(err)
-	}
-	return nil
+	return attempt.RetriedError(failure.Ignore(err, failure.NotFound))
 }
 
 // maxPublished is how many Rollouts are cached, at some 10 KB each.

@@ -2,6 +2,9 @@ package centre
 
 import (
 	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/failpoint"
@@ -19,17 +22,11 @@ import (
 
 // LoadItem reads one item of a task from the task's record: the catalogue as of the execution of the plan.
 func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
-	snap, err := a.snapshot(ctx, in.Task)
-	if err != nil {
-		return workloadops.LoadItemResult{}, attempt.RetriedError(err)
-	}
-	if in.Item < 1 || in.Item > len(snap.Document.Items) {
-		return workloadops.LoadItemResult{},
-			attempt.ApplicationError(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task,
-				in.Item))
-	}
-	item := snap.Document.Items[in.Item-1]
 	var result workloadops.LoadItemResult
+	snap, item, err := a.item(ctx, in.Task, in.Item)
+	if err != nil {
+		return result, attempt.RetriedError(err)
+	}
 	if snap.RollsOut(in.Item - 1) {
 		read, wrong := strategy.ReadService(snap.Services[item.ServiceID])
 		if len(wrong) > 0 {
@@ -53,41 +50,38 @@ func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemReques
 
 // PackageURL returns the complete URL of the package that an item of a task deploys. Its query stays out of histories.
 func (a *Activities) PackageURL(ctx context.Context, task string, item int) (string, error) {
+	_, found, err := a.item(ctx, task, item)
+	return found.HTTPSrcURI, err
+}
+
+// item reads what a task executes, and one item of it.
+func (a *Activities) item(ctx context.Context, task string, item int) (plan.Snapshot, plan.Item, error) {
 	snap, err := a.snapshot(ctx, task)
+	if err == nil && (item < 1 || item > len(snap.Document.Items)) {
+		err = failure.New(failure.NotFound, "the record of task %s has no item %d", task, item)
+	}
 	if err != nil {
-		return "", err
+		return plan.Snapshot{}, plan.Item{}, err
 	}
-	if item < 1 || item > len(snap.Document.Items) {
-		return "", failure.New(failure.NotFound, "the record of task %s has no item %d", task, item)
-	}
-	return snap.Document.Items[item-1].HTTPSrcURI, nil
+	return snap, snap.Document.Items[item-1], nil
 }
 
 // UnrecordedPackages returns those packages that no record of a task or rollout names: neither as the deployed package
 // nor as the previous one, which the reverse of the task restores.
 func (a *Activities) UnrecordedPackages(ctx context.Context, in source.Unreferenced) (source.Unreferenced, error) {
-	recorded := map[string]bool{}
+	recorded := sets.New[string]()
 	for _, kind := range []string{v1alpha1.KindTask, v1alpha1.KindRollout} {
 		records, err := a.store.FindRecords(ctx, map[string]string{v1alpha1.LabelKind: kind})
 		if err != nil {
 			return source.Unreferenced{}, attempt.RetriedError(err)
 		}
 		for _, record := range records {
-			if record.Outcome == nil {
-				continue
-			}
-			for _, sha256 := range record.Outcome.Packages {
-				recorded[sha256] = true
+			if record.Outcome != nil {
+				recorded.Insert(record.Outcome.Packages...)
 			}
 		}
 	}
-	out := source.Unreferenced{Next: in.Next}
-	for _, sha256 := range in.SHA256 {
-		if !recorded[sha256] {
-			out.SHA256 = append(out.SHA256, sha256)
-		}
-	}
-	return out, nil
+	return source.Unreferenced{Next: in.Next, SHA256: slices.DeleteFunc(in.SHA256, recorded.Has)}, nil
 }
 
 // BeginTask reports whether a newer task of the same plan has replaced this one: a plan has one live task. If a resume
@@ -117,13 +111,10 @@ func (a *Activities) CompleteRecord(ctx context.Context, in workloadops.TaskRequ
 	if err != nil {
 		return err
 	}
-	failpoint.Hit("record.complete.before")
-	if err := a.store.CompleteTask(ctx, task, a.recordLimit); err != nil {
-		return attempt.RetriedError(err)
-	}
-	failpoint.Hit("record.complete.after")
-	a.forget(in.Task)
-	return nil
+	a.snapshots.Remove(in.Task)
+	return attempt.RetriedError(failpoint.Around("record.complete", func() error {
+		return a.store.CompleteTask(ctx, task, a.recordLimit)
+	}))
 }
 
 // CompleteRollout writes a rollout's final status into the record, so that it outlives Temporal's retention. Without a
@@ -136,12 +127,9 @@ func (a *Activities) CompleteRollout(ctx context.Context, in rollout.CompleteReq
 		}
 		in.Status = &status
 	}
-	failpoint.Hit("rollout.record.complete.before")
-	if err := a.store.CompleteRollout(ctx, in.Record, *in.Status, a.recordLimit); err != nil {
-		return attempt.RetriedError(err)
-	}
-	failpoint.Hit("rollout.record.complete.after")
-	return nil
+	return attempt.RetriedError(failpoint.Around("rollout.record.complete", func() error {
+		return a.store.CompleteRollout(ctx, in.Record, *in.Status, a.recordLimit)
+	}))
 }
 
 // BuildTemplate returns the Job template of an order: the one in the task's record, or the catalogue's current one if
@@ -165,15 +153,8 @@ func (a *Activities) serviceOf(ctx context.Context, order build.Order) (catalog.
 		}
 		return object.Spec, nil
 	}
-	snap, err := a.snapshot(ctx, order.Task)
-	if err != nil {
-		return catalog.Service{}, err
-	}
-	if order.Item < 1 || order.Item > len(snap.Document.Items) {
-		return catalog.Service{}, failure.New(failure.NotFound, "the record of task %s has no item %d", order.Task,
-			order.Item)
-	}
-	return snap.Services[snap.Document.Items[order.Item-1].ServiceID], nil
+	snap, item, err := a.item(ctx, order.Task, order.Item)
+	return snap.Services[item.ServiceID], err
 }
 
 // NextOpening reports whether the release windows allow a release to begin now, and otherwise when they do next.

@@ -151,10 +151,7 @@ func (a *Activities) removeHolder(ctx context.Context, t *v1alpha1.TrafficRoutin
 }
 
 func (a *Activities) writeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error {
-	failpoint.Hit("traffic.hold.before")
-	err := a.store.SetTrafficStatus(ctx, t)
-	failpoint.Hit("traffic.hold.after")
-	return err
+	return failpoint.Around("traffic.hold", func() error { return a.store.SetTrafficStatus(ctx, t) })
 }
 
 // updateTraffic changes a TrafficRouting, without its dead holders, and repeats the change when another client wrote it

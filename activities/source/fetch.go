@@ -40,9 +40,7 @@ func (a *Activities) Fetch(ctx context.Context, req source.FetchRequest) (fetche
 	fetched, err = f.fetch(ctx)
 	if err == nil {
 		f.details.Note(func(p *progress) { p.Fetched = &fetched })
-		failpoint.Hit("source.fetched.before")
-		err = f.details.Record(ctx, a.options.Recorder)
-		failpoint.Hit("source.fetched.after")
+		err = failpoint.Around("source.fetched", func() error { return f.details.Record(ctx, a.options.Recorder) })
 	}
 	return fetched, f.failure(ctx, err)
 }
@@ -143,13 +141,12 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 	if want := f.req.SHA256; want != "" && want != got.SHA256 {
 		return source.Fetched{}, f.changedError(want, got.SHA256)
 	}
-	fetched := source.Fetched{SHA256: got.SHA256, Bytes: got.Bytes, ETag: got.ETag, LastModified: got.LastModified,
-		FinalURL: got.FinalURL, At: f.a.options.Now().UTC()}
-	if err := f.check(ctx, file, &fetched); err != nil {
+	got.At = f.a.options.Now().UTC()
+	if err := f.check(ctx, file, &got); err != nil {
 		return source.Fetched{}, err
 	}
-	fetched.Stored = f.store(ctx, file, fetched)
-	return fetched, nil
+	got.Stored = f.store(ctx, file, got)
+	return got, nil
 }
 
 // changedError returns the failure of a source that served other bytes than before.
@@ -208,9 +205,9 @@ func (f *fetching) store(ctx context.Context, file *os.File, fetched source.Fetc
 	f.setMessage("storing %s", f)
 	has, err := store.Use(ctx, fetched.SHA256)
 	if err == nil && !has {
-		failpoint.Hit("source.store.before")
-		err = store.Put(ctx, fetched.SHA256, io.NewSectionReader(file, 0, fetched.Bytes), fetched.Bytes)
-		failpoint.Hit("source.store.after")
+		err = failpoint.Around("source.store", func() error {
+			return store.Put(ctx, fetched.SHA256, io.NewSectionReader(file, 0, fetched.Bytes), fetched.Bytes)
+		})
 	}
 	if err != nil {
 		f.a.options.Logger.WarnContext(ctx,
@@ -226,13 +223,12 @@ func (f *fetching) confirm(ctx context.Context) (source.Fetched, error) {
 	if err != nil {
 		return source.Fetched{}, err
 	}
-	answer, err := client.Unchanged(ctx, rawURL, download.Download{SHA256: was.SHA256, Bytes: was.Bytes, ETag: was.ETag,
-		LastModified: was.LastModified, FinalURL: was.FinalURL})
+	unchanged, err := client.Unchanged(ctx, rawURL, was)
 	if err != nil {
 		return source.Fetched{}, err
 	}
 	stored := f.a.options.Store != nil && f.a.stillAvailable(ctx, source.Fetched{SHA256: was.SHA256, Stored: true})
-	if answer == download.Unchanged && (stored || f.a.options.Store == nil) {
+	if unchanged && (stored || f.a.options.Store == nil) {
 		was.Stored = stored
 		return was, nil
 	}

@@ -68,15 +68,18 @@ func (a *Activities) create(ctx context.Context, req build.Request) error {
 	}
 	call, cancel := withCallTimeout(ctx)
 	defer cancel()
-	failpoint.Hit("build.create.before")
-	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job,
-		metav1.CreateOptions{FieldManager: fieldmanager.Slipway})
-	failpoint.Hit("build.create.after")
+	err = failpoint.Around("build.create", func() error { return a.createJob(call, req.Namespace, job) })
 	if err == nil {
 		a.options.Logger.InfoContext(ctx, "build started", "service", req.Service, "commit", req.Commit, "job",
 			req.Namespace+"/"+job.Name)
 		a.prune(ctx, req)
 	}
+	return err
+}
+
+func (a *Activities) createJob(ctx context.Context, namespace string, job *batchv1.Job, dryRun ...string) error {
+	_, err := a.client.BatchV1().Jobs(namespace).Create(ctx, job,
+		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun})
 	return err
 }
 
@@ -118,12 +121,11 @@ func (a *Activities) template(ctx context.Context, order build.Order) ([]byte, e
 func (a *Activities) remove(ctx context.Context, job *batchv1.Job, point string) error {
 	call, cancel := withCallTimeout(ctx)
 	defer cancel()
-	background := metav1.DeletePropagationBackground
-	failpoint.Hit(point + ".before")
-	err := a.client.BatchV1().Jobs(job.Namespace).Delete(call, job.Name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
-			PropagationPolicy: &background})
-	failpoint.Hit(point + ".after")
+	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground),
+		Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion}}
+	err := failpoint.Around(point, func() error {
+		return a.client.BatchV1().Jobs(job.Namespace).Delete(call, job.Name, options)
+	})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -140,11 +142,11 @@ func (a *Activities) record(ctx context.Context, job *batchv1.Job, yield build.Y
 	}
 	call, cancel := withCallTimeout(ctx)
 	defer cancel()
-	failpoint.Hit("build.record.before")
-	_, err = a.client.BatchV1().Jobs(job.Namespace).Patch(call, job.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldmanager.Slipway})
-	failpoint.Hit("build.record.after")
-	return err
+	return failpoint.Around("build.record", func() error {
+		_, err := a.client.BatchV1().Jobs(job.Namespace).Patch(call, job.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: fieldmanager.Slipway})
+		return err
+	})
 }
 
 // prune deletes surplus finished Jobs of a service. Failures are logged only: the next build tries again.
@@ -257,8 +259,7 @@ func (a *Activities) dryRunJob(ctx context.Context, req build.Request) error {
 	}
 	call, cancel := withCallTimeout(ctx)
 	defer cancel()
-	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job,
-		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: []string{metav1.DryRunAll}})
+	err = a.createJob(call, req.Namespace, job, metav1.DryRunAll)
 	if err == nil || apierrors.IsAlreadyExists(err) || kube.NoDryRun(err) {
 		return nil
 	}

@@ -21,18 +21,6 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// Download is the result of a download.
-type Download struct {
-	// SHA256 is the digest of all bytes, in lower-case hexadecimal digits.
-	SHA256 string `json:"sha256"`
-	Bytes  int64  `json:"bytes"`
-	// ETag and LastModified are headers of the response; "": the server did not send them.
-	ETag         string `json:"etag,omitempty"`
-	LastModified string `json:"lastModified,omitempty"`
-	// FinalURL is the URL after all redirects, redacted.
-	FinalURL string `json:"finalURL"`
-}
-
 const bufferBytes = 256 << 10
 
 // transfer is one call of Fetch. It makes several requests if a body breaks off and the server can continue it.
@@ -43,7 +31,7 @@ type transfer struct {
 	hash   hash.Hash
 	bytes  int64
 	// result describes the response whose body is in the file; size is that body's length, -1 if unknown.
-	result Download
+	result source.Fetched
 	size   int64
 }
 
@@ -51,10 +39,10 @@ type transfer struct {
 // maxContinuations times, if the response had a strong ETag. Fetch returns an *Error for errors of the server or the
 // network, the context's error if that has ended, and any other error for problems with the file. After an error the
 // file's content is undefined.
-func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (Download, error) {
+func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (source.Fetched, error) {
 	t := &transfer{client: c, rawURL: rawURL, file: into}
 	if err := t.reset(); err != nil {
-		return Download{}, err
+		return source.Fetched{}, err
 	}
 	for continued := 0; ; continued++ {
 		err := t.attempt(ctx)
@@ -63,11 +51,11 @@ func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (Downl
 			return t.result, nil
 		}
 		if continued == maxContinuations || !t.canContinue(err) {
-			return Download{}, withURL(err, rawURL)
+			return source.Fetched{}, withURL(err, rawURL)
 		}
 		pause, _ := RetryAfter(err, continued+1)
 		if err := c.pause(ctx, pause); err != nil {
-			return Download{}, err
+			return source.Fetched{}, err
 		}
 	}
 }
@@ -80,7 +68,7 @@ func (t *transfer) reset() error {
 	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("rewind the file for the download: %w", err)
 	}
-	t.hash, t.bytes, t.result, t.size = sha256.New(), 0, Download{}, -1
+	t.hash, t.bytes, t.result, t.size = sha256.New(), 0, source.Fetched{}, -1
 	return nil
 }
 
@@ -127,7 +115,7 @@ func (t *transfer) acceptBody(response *http.Response, at hop) error {
 		return err
 	}
 	t.size = response.ContentLength
-	t.result = Download{
+	t.result = source.Fetched{
 		ETag:         response.Header.Get("ETag"),
 		LastModified: response.Header.Get("Last-Modified"),
 		FinalURL:     source.Redact(at.url.String()),
