@@ -56,17 +56,15 @@ type Reporter[K comparable] struct {
 	compare  func(ctx context.Context, key K) (*Change, error)
 	queue    watch.Queue[K]
 
-	mu sync.Mutex
-	// reported is, by object, the fingerprint of the change that its rollout has received.
-	reported map[K]string
+	// reported has, by object, the fingerprint of the change that its rollout has received.
+	reported sync.Map
 }
 
 // NewReporter makes a reporter for the rollouts of these parties. compare returns what another client has done to an
 // object, nil if nothing.
 func NewReporter[K comparable](temporal Signaller, parties []string, log *slog.Logger,
 	compare func(context.Context, K) (*Change, error)) *Reporter[K] {
-	return &Reporter[K]{temporal: temporal, parties: parties, log: log, compare: compare, queue: NewQueue[K](),
-		reported: map[K]string{}}
+	return &Reporter[K]{temporal: temporal, parties: parties, log: log, compare: compare, queue: NewQueue[K]()}
 }
 
 // MayHold reports whether a claim can be that of a rollout of one of these parties in a namespace. Every user who may
@@ -91,11 +89,7 @@ func (t *Reporter[K]) Run(ctx context.Context) {
 func (t *Reporter[K]) Enqueue(key K) { t.queue.Add(key) }
 
 // Forget makes the reporter report the next change of an object even if it was reported before.
-func (t *Reporter[K]) Forget(key K) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.reported, key)
-}
+func (t *Reporter[K]) Forget(key K) { t.reported.Delete(key) }
 
 // report signals the rollout of an object when there is a change that was not reported yet.
 func (t *Reporter[K]) report(ctx context.Context, key K) error {
@@ -108,10 +102,7 @@ func (t *Reporter[K]) report(ctx context.Context, key K) error {
 		return nil
 	}
 	c.Observed.Claim = c.Claim
-	t.mu.Lock()
-	known := t.reported[key] == c.Fingerprint
-	t.mu.Unlock()
-	if known {
+	if last, _ := t.reported.Load(key); last == c.Fingerprint {
 		return nil
 	}
 	if err := Signal(ctx, t.temporal, c.Claim, c.Observed); err != nil {
@@ -129,9 +120,7 @@ func (t *Reporter[K]) report(ctx context.Context, key K) error {
 		t.Forget(key)
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reported[key] = c.Fingerprint
+	t.reported.Store(key, c.Fingerprint)
 	return nil
 }
 

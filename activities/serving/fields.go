@@ -178,14 +178,8 @@ func appliedFields(is object) (map[string]any, error) {
 }
 
 func kindOf(is object) string {
-	switch is.(type) {
-	case *appsv1.Deployment:
-		return "Deployment"
-	case *corev1.Service:
-		return "Service"
-	default:
-		return "ConfigMap"
-	}
+	kind, _ := schemeKind(is) // the scheme has all kinds of a serving's objects
+	return kind.Kind
 }
 
 // dependent is what the watch keeps of a Service or a ConfigMap: of its content, only whether another client has

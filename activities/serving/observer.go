@@ -9,7 +9,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -47,24 +46,13 @@ const (
 	reportTimeout = 10 * time.Second
 )
 
-// temporalClient is the part of client.Client that starts workflows, with and without a signal, and describes them.
-type temporalClient interface {
-	DescribeWorkflowExecution(ctx context.Context, workflowID,
-		runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
-	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any,
-		args ...any) (client.WorkflowRun, error)
-	SignalWithStartWorkflow(ctx context.Context, workflowID, signalName string, signalArg any,
-		options client.StartWorkflowOptions, workflow any,
-		workflowArgs ...any) (client.WorkflowRun, error)
-}
-
 // Observer reports every change of the servings' Deployments of one cluster once to the centre, by a short
 // ServingStatuses workflow: all changes within batchDelay in one signal. Without changes it reports nothing; if no
 // Deployment is incomplete, it sends no requests either.
 type Observer struct {
 	watch.Background
 	activities *Activities
-	temporal   temporalClient
+	temporal   client.Client
 	queue      watch.Queue[name]
 
 	mu sync.Mutex
@@ -78,7 +66,7 @@ type Observer struct {
 }
 
 // NewObserver returns an observer of the watch of activities.
-func NewObserver(activities *Activities, temporal temporalClient) *Observer {
+func NewObserver(activities *Activities, temporal client.Client) *Observer {
 	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{},
 		isPending: map[name]bool{}, wake: make(chan struct{}, 1),
 		queue: watch.NewQueue[name](minReportPause, maxReportPause)}

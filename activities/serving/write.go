@@ -55,8 +55,10 @@ type object interface {
 
 // writeAll writes all objects of a party: the Deployment last, since its pods need the others.
 func (w *writer) writeAll(ctx context.Context, o serving.Objects) (*appsv1.Deployment, error) {
-	if err := w.ensureAdmitted(ctx, o); err != nil {
-		return nil, err
+	if time.Since(w.readAt) >= tokenMaxAge { // else this very attempt has just done so
+		if err := w.admit(ctx, o); err != nil {
+			return nil, err
+		}
 	}
 	core := w.a.client.CoreV1()
 	services := core.Services(w.req.Domain)
@@ -277,14 +279,6 @@ func alreadyWritten(is, wanted metav1.Object) bool {
 	return !slices.ContainsFunc(keys, func(key string) bool {
 		return is.GetAnnotations()[key] != wanted.GetAnnotations()[key]
 	})
-}
-
-// ensureAdmitted checks admission, unless this very attempt has just done so.
-func (w *writer) ensureAdmitted(ctx context.Context, o serving.Objects) error {
-	if time.Since(w.readAt) < tokenMaxAge {
-		return nil
-	}
-	return w.admit(ctx, o)
 }
 
 // admit refuses, before anything is written, what the party does not accept, and objects that the operation may not

@@ -37,13 +37,14 @@ type DriftDetector struct {
 	kinds        *watch.Kinds
 	endpoints    *watch.Watch[*endpointSummary]
 
+	// leftWatch has, by place, the *missingObject of each object that has left the watch, until it is known why.
+	leftWatch sync.Map
+	// uncheckedServices has the places of borrowed Services that existed when the watch began: whether their canary
+	// Service was deleted before is not checked yet.
+	uncheckedServices sync.Map
+
 	mu      sync.Mutex
 	objects map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]
-	// leftWatch are objects that have left the watch, until it is known why.
-	leftWatch map[place]*missingObject
-	// uncheckedServices are borrowed Services that existed when the watch began: whether their canary Service was
-	// deleted before is not checked yet.
-	uncheckedServices map[place]bool
 	// pendingReports are changes that this worker made for rollouts and has not yet reported to them, by claim.
 	pendingReports map[string][]rollout.Observed
 }
@@ -60,9 +61,8 @@ func NewDriftDetector(a *Activities, holdings drift.Holdings, temporal drift.Sig
 		kinds: watch.NewKinds(func(r schema.GroupVersionResource) bool {
 			return watch.Served(a.kinds.discovery, r)
 		}),
-		objects:           map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]{},
-		leftWatch:         map[place]*missingObject{},
-		uncheckedServices: map[place]bool{}, pendingReports: map[string][]rollout.Observed{},
+		objects:        map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]{},
+		pendingReports: map[string][]rollout.Observed{},
 	}
 	d.teller = drift.NewReporter(temporal, a.options.Parties, a.options.Logger, d.compare)
 	d.watchEndpoints()
@@ -103,17 +103,13 @@ func (d *DriftDetector) objectHandler() watch.Handler[*borrowedObject] {
 	}
 	return watch.Handler[*borrowedObject]{Added: func(l *borrowedObject, initial bool) {
 		if initial && l.borrowed && l.kind.Resource == services.gvr {
-			d.mu.Lock()
-			d.uncheckedServices[l.place()] = true
-			d.mu.Unlock()
+			d.uncheckedServices.Store(l.place(), true)
 		}
 		look(l)
 	}, Updated: func(_, l *borrowedObject) {
 		look(l)
 	}, Deleted: func(l *borrowedObject) {
-		d.mu.Lock()
-		d.leftWatch[l.place()] = &missingObject{borrowedObject: l, since: time.Now()}
-		d.mu.Unlock()
+		d.leftWatch.Store(l.place(), &missingObject{borrowedObject: l, since: time.Now()})
 		d.teller.Forget(l.place())
 		d.teller.Enqueue(l.place())
 	}}
@@ -122,34 +118,26 @@ func (d *DriftDetector) objectHandler() watch.Handler[*borrowedObject] {
 // compare returns what another client has changed in an object; nil if nothing.
 func (d *DriftDetector) compare(ctx context.Context, at place) (*drift.Change, error) {
 	if l := d.find(at); l != nil {
-		d.forget(at)
+		d.leftWatch.Delete(at)
 		if len(l.edited) == 0 {
 			return nil, nil
 		}
 		return l.change("changed", l.editor), nil
 	}
-	d.mu.Lock()
-	left := d.leftWatch[at]
-	d.mu.Unlock()
-	if left == nil {
+	left, is := d.leftWatch.Load(at)
+	if !is {
 		return nil, nil
 	}
-	c, err := d.changeOfMissing(ctx, at, left)
-	if err != nil {
+	c, err := d.changeOfMissing(ctx, at, left.(*missingObject))
+	switch {
+	case err != nil:
 		return nil, err
+	case c == nil:
+		d.leftWatch.Delete(at)
+	default:
+		c.Delivered = func() { d.leftWatch.Delete(at) }
 	}
-	if c == nil {
-		d.forget(at)
-		return nil, nil
-	}
-	c.Delivered = func() { d.forget(at) }
 	return c, nil
-}
-
-func (d *DriftDetector) forget(at place) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.leftWatch, at)
 }
 
 // changeOfMissing returns what another client has done to an object that left the watch; nil if a rollout restored or

@@ -203,13 +203,19 @@ func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops
 	if err := a.checkRepair(p, live); err != nil {
 		return err
 	}
-	failpoint.Hit("traffic." + p.Resource.Resource + ".patch.before")
-	_, err := a.patch(ctx, p, ops, false)
-	failpoint.Hit("traffic." + p.Resource.Resource + ".patch.after")
-	if err != nil {
+	return a.do(ctx, p, live, "patch", func() error {
+		_, err := a.patch(ctx, p, ops, false)
+		return err
+	})
+}
+
+// do makes one write of an object: verb is its name in failpoints.
+func (a *Activities) do(ctx context.Context, p place, live traffic.Object, verb string, write func() error) error {
+	if err := failpoint.Around("traffic."+p.Resource.Resource+"."+verb, write); err != nil {
 		return a.classifyWriteError(ctx, p, live, err)
 	}
-	a.options.Logger.InfoContext(ctx, "routing object changed", "object", p.String())
+	done := map[string]string{"patch": "changed", "create": "created", "delete": "deleted"}[verb]
+	a.options.Logger.InfoContext(ctx, "routing object "+done, "object", p.String())
 	return nil
 }
 
@@ -233,14 +239,10 @@ func (a *Activities) create(ctx context.Context, p place, desired traffic.Object
 	if err != nil {
 		return a.classifyWriteError(ctx, p, nil, err)
 	}
-	failpoint.Hit("traffic." + p.Resource.Resource + ".create.before")
-	_, err = a.cluster.Create(ctx, p.Ref, meta(traffic.Stamped(signed, traffic.Digest(kept, paths))), false)
-	failpoint.Hit("traffic." + p.Resource.Resource + ".create.after")
-	if err != nil {
-		return a.classifyWriteError(ctx, p, nil, err)
-	}
-	a.options.Logger.InfoContext(ctx, "routing object created", "object", p.String())
-	return nil
+	return a.do(ctx, p, nil, "create", func() error {
+		_, err := a.cluster.Create(ctx, p.Ref, meta(traffic.Stamped(signed, traffic.Digest(kept, paths))), false)
+		return err
+	})
 }
 
 // remove deletes exactly the object that was read.
@@ -248,18 +250,14 @@ func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) e
 	if err := a.checkRepair(p, live); err != nil {
 		return err
 	}
-	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.before")
-	a.removed.Add(meta(live).GetUID(), true) // before the watch delivers the change
-	err := a.cluster.Delete(ctx, p.Ref, meta(live).GetUID(), "")
-	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.after")
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return a.classifyWriteError(ctx, p, live, err)
-	}
-	a.options.Logger.InfoContext(ctx, "routing object deleted", "object", p.String())
-	return nil
+	return a.do(ctx, p, live, "delete", func() error {
+		a.removed.Add(meta(live).GetUID(), true) // before the watch delivers the change
+		err := a.cluster.Delete(ctx, p.Ref, meta(live).GetUID(), "")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 // classifyWriteError distinguishes a conflict, after which the job decides again, from a write that the API server

@@ -64,10 +64,7 @@ func (d *DriftDetector) protectTraffic(ctx context.Context, claim string) error 
 // checkCanaryService checks once whether the canary Service of a pinned Service still exists that was there when the
 // watch began. A deletion before the watch leaves no event.
 func (d *DriftDetector) checkCanaryService(ctx context.Context, stable *borrowedObject, h drift.Holding) error {
-	d.mu.Lock()
-	unchecked := d.uncheckedServices[stable.place()]
-	d.mu.Unlock()
-	if !unchecked || h.Claim == "" { // the rollout's holdings are not known yet
+	if _, unchecked := d.uncheckedServices.Load(stable.place()); !unchecked || h.Claim == "" { // the rollout's holdings are not known yet
 		return nil
 	}
 	for _, r := range h.Routings {
@@ -82,15 +79,11 @@ func (d *DriftDetector) checkCanaryService(ctx context.Context, stable *borrowed
 		if live == nil {
 			left := &borrowedObject{kind: stable.kind, claim: stable.claim}
 			left.Namespace, left.Name = at.Namespace, at.Name
-			d.mu.Lock()
-			d.leftWatch[at] = &missingObject{borrowedObject: left, since: time.Now()}
-			d.mu.Unlock()
+			d.leftWatch.Store(at, &missingObject{borrowedObject: left, since: time.Now()})
 			d.teller.Enqueue(at)
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.uncheckedServices, stable.place())
+	d.uncheckedServices.Delete(stable.place())
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (w *walk) tar(from io.Reader) error {
 	if !isTar(head) {
 		return noArchive("is compressed, but doesn't contain a tar archive", head)
 	}
-	counted := &counter{from: buffered}
+	counted := &stream{ctx: w.ctx, from: buffered, limit: math.MaxInt64}
 	if err := w.tarEntries(counted); err != nil {
 		return err
 	}
@@ -43,20 +43,8 @@ func (w *walk) tar(from io.Reader) error {
 	return nil
 }
 
-// counter counts the bytes that were read of an archive.
-type counter struct {
-	from io.Reader
-	read int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.from.Read(p)
-	c.read += int64(n)
-	return n, err
-}
-
 // tarEntries processes all entries up to the end mark: two blocks of zeros.
-func (w *walk) tarEntries(from *counter) error {
+func (w *walk) tarEntries(from *stream) error {
 	reader := tar.NewReader(from)
 	last := ""
 	for {
