@@ -37,11 +37,8 @@ func (s *Store) Snapshot(ctx context.Context, task string) (plan.Snapshot, error
 // PlanOfTask returns the plan that a task executes, "" if the task's record no longer exists.
 func (s *Store) PlanOfTask(ctx context.Context, task string) (string, error) {
 	record, err := s.GetRecord(ctx, task)
-	if failure.Is(err, failure.NotFound) {
-		return "", nil
-	}
 	if err != nil {
-		return "", err
+		return "", failure.Ignore(err, failure.NotFound)
 	}
 	return record.Spec.Subject, nil
 }
@@ -209,19 +206,16 @@ func IsRestoreOnly(record *v1alpha1.ReleaseRecord) bool {
 	return record.Labels[v1alpha1.LabelRollBackFrozen] != ""
 }
 
-// recordedNumbers returns the recorded release numbers. A release that only restored a frozen split has none.
-func recordedNumbers(records []*v1alpha1.ReleaseRecord) (numbers []int64) {
+// NextNumber returns the number of the next release of a name; records are all of that name. A release that only restored
+// a frozen split has none.
+func NextNumber(records []*v1alpha1.ReleaseRecord) int64 {
+	var numbers []int64
 	for _, record := range records {
 		if !IsRestoreOnly(record) {
 			numbers = append(numbers, v1alpha1.RevisionOf(record))
 		}
 	}
-	return numbers
-}
-
-// NextNumber returns the number of the next release of a name; records are all of that name.
-func NextNumber(records []*v1alpha1.ReleaseRecord) int64 {
-	return history.Next(recordedNumbers(records))
+	return history.Next(numbers)
 }
 
 // NumberTaken reports whether one of these records has the same number and was written first.

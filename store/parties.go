@@ -18,11 +18,8 @@ import (
 // DefaultNamespace returns the default namespace of a party's workloads; "" if the party has none.
 func (s *Store) DefaultNamespace(ctx context.Context, party string) (string, error) {
 	object, err := s.parties.get(ctx, cmp.Or(party, catalog.DefaultParty))
-	if failure.Is(err, failure.NotFound) {
-		return "", nil
-	}
 	if err != nil {
-		return "", err
+		return "", failure.Ignore(err, failure.NotFound)
 	}
 	return object.Spec.Namespace, nil
 }

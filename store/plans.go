@@ -53,21 +53,11 @@ func (s *Store) ClaimPlan(ctx context.Context, name, resourceVersion, task strin
 	return asFailure(err, "plan "+name)
 }
 
-// Live is the current task of a plan, and the plan's version at that time.
-type Live struct {
-	// Task is the newest task of the plan, "" if the plan has none or does not exist.
-	Task            string
-	ResourceVersion string
-}
-
-// LiveTask reads a plan's current task.
-func (s *Store) LiveTask(ctx context.Context, name string) (Live, error) {
+// LiveTask reads the newest task of a plan, "" if the plan has none or does not exist, and the plan's version.
+func (s *Store) LiveTask(ctx context.Context, name string) (task, resourceVersion string, err error) {
 	found, err := s.GetPlan(ctx, name)
-	if failure.Is(err, failure.NotFound) {
-		return Live{}, nil
-	}
 	if err != nil {
-		return Live{}, err
+		return "", "", failure.Ignore(err, failure.NotFound)
 	}
-	return Live{Task: found.Status.Task, ResourceVersion: found.ResourceVersion}, nil
+	return found.Status.Task, found.ResourceVersion, nil
 }

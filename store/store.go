@@ -76,7 +76,8 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if namespace == "" {
 		namespace = defaultNamespace
 	}
-	config = jsonConfig(config)
+	config = rest.CopyConfig(config) // custom resources have no other format than JSON
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	s := &Store{namespace: namespace, servingNamespace: cmp.Or(servings, kuscia.Namespace)}
 	err := errors.Join(s.addOwn(config), s.addKuscia(config))
 	if err != nil {
@@ -101,14 +102,6 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 
 // Namespace is the namespace of the store's objects.
 func (s *Store) Namespace() string { return s.namespace }
-
-// jsonConfig requests JSON, the format of custom resources.
-func jsonConfig(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.ContentType = runtime.ContentTypeJSON
-	config.AcceptContentTypes = runtime.ContentTypeJSON
-	return config
-}
 
 // addOwn prepares the clients of the objects of slipway.io.
 func (s *Store) addOwn(config *rest.Config) error {

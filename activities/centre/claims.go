@@ -287,11 +287,11 @@ func (a *Activities) interruptedHolder(ctx context.Context, holder workloadops.H
 	if err != nil {
 		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
-	live, err := a.store.LiveTask(ctx, in.Plan)
+	live, _, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
 		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
-	if otherPlan != in.Plan || live.Task != in.Task {
+	if otherPlan != in.Plan || live != in.Task {
 		return alive, nil
 	}
 	described, err := execution.Describe(ctx, a.temporal, plan.WorkflowID(other), "")

@@ -181,11 +181,8 @@ func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRe
 	if in.Cursor != "" && failure.Is(err, failure.Conflict) { // the cursor has expired: start again
 		servings, next, err = a.store.ListServings(ctx, expectedPage, "")
 	}
-	if failure.Is(err, failure.NotFound) {
-		return serving.ExpectedPage{}, nil // this engine has no servings
-	}
-	if err != nil {
-		return serving.ExpectedPage{}, attempt.RetriedError(err)
+	if err != nil { // NotFound: this engine has no servings
+		return serving.ExpectedPage{}, attempt.RetriedError(failure.Ignore(err, failure.NotFound))
 	}
 	page := serving.ExpectedPage{Next: next}
 	for i := range servings {

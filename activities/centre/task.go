@@ -87,21 +87,18 @@ func (a *Activities) UnrecordedPackages(ctx context.Context, in source.Unreferen
 // BeginTask reports whether a newer task of the same plan has replaced this one: a plan has one live task. If a resume
 // and an execute happen at the same moment, one wins: both write the plan's status with the version that they read.
 func (a *Activities) BeginTask(ctx context.Context, in workloadops.TaskRequest) (workloadops.BeginTaskResult, error) {
-	live, err := a.store.LiveTask(ctx, in.Plan)
+	live, version, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
 		return workloadops.BeginTaskResult{}, attempt.RetriedError(err)
 	}
-	if live.Task != "" && live.Task != in.Task {
-		return workloadops.BeginTaskResult{Superseded: live.Task}, nil
+	if live != "" && live != in.Task {
+		return workloadops.BeginTaskResult{Superseded: live}, nil
 	}
-	if in.Reclaim && live.Task == in.Task {
-		failpoint.Hit("plan.claim.before")
-		if err := a.store.ClaimPlan(ctx, in.Plan, live.ResourceVersion, in.Task); err != nil {
-			return workloadops.BeginTaskResult{}, err // another client wrote the plan: the next attempt reads it again
-		}
-		failpoint.Hit("plan.claim.after")
+	if in.Reclaim && live == in.Task {
+		// an error means that another client wrote the plan: the next attempt reads it again
+		err = failpoint.Around("plan.claim", func() error { return a.store.ClaimPlan(ctx, in.Plan, version, in.Task) })
 	}
-	return workloadops.BeginTaskResult{}, nil
+	return workloadops.BeginTaskResult{}, err
 }
 
 // CompleteRecord queries the task's own workflow for its final state and writes it into the record, so that it outlives

@@ -102,7 +102,11 @@ func (b *building) act(ctx context.Context, seen build.Observed, next build.Next
 		b.finish(seen, next.Yield, "")
 		return attempt.Next{Action: attempt.Done}, nil
 	case build.Fail:
-		return attempt.Next{}, b.failureWithLog(ctx, seen, next.Reason)
+		failed := failure.New(failure.WorkloadFailed, "%s", next.Reason)
+		built := b.result(seen)
+		built.Log = build.Tail(b.a.log(ctx, seen.Pods), true)
+		failed.Data = built
+		return attempt.Next{}, failed
 	default:
 		b.noteJob(seen.Job)
 		return attempt.Next{Action: attempt.Wait, Reason: next.Reason, Within: podPollInterval,
@@ -135,14 +139,6 @@ func (b *building) result(seen build.Observed) build.Built {
 		}
 	}
 	return built
-}
-
-func (b *building) failureWithLog(ctx context.Context, seen build.Observed, reason string) error {
-	f := failure.New(failure.WorkloadFailed, "%s", reason)
-	built := b.result(seen)
-	built.Log = build.Tail(b.a.log(ctx, seen.Pods), true)
-	f.Data = built
-	return f
 }
 
 // pendingReason returns why the newest pod is still Pending, and how long the build may still wait for it.

@@ -71,14 +71,15 @@ type fetching struct {
 	req     source.FetchRequest
 	details *heartbeat.Details[progress]
 	stop    func(succeeded bool)
-	// since is when the first attempt was scheduled.
-	since time.Time
+	// since is when the first attempt was scheduled, attempts how many there were, including this one.
+	since    time.Time
+	attempts int
 }
 
 func (a *Activities) start(ctx context.Context, req source.FetchRequest) *fetching {
-	f := &fetching{a: a, req: req, since: a.options.Now()}
+	f := &fetching{a: a, req: req, since: a.options.Now(), attempts: 1}
 	if activity.IsActivity(ctx) {
-		f.since = activity.GetInfo(ctx).ScheduledTime
+		f.since, f.attempts = activity.GetInfo(ctx).ScheduledTime, int(activity.GetInfo(ctx).Attempt)
 	}
 	f.details, f.stop = heartbeat.Start(ctx, progress{})
 	return f
@@ -247,7 +248,7 @@ func (f *fetching) failure(ctx context.Context, err error) error {
 	case errors.As(err, &typed):
 		return attempt.RetriedError(typed)
 	case errors.As(err, &fromSource):
-		return attempt.ApplicationError(f.sourceFailure(ctx, fromSource))
+		return attempt.ApplicationError(f.sourceFailure(fromSource))
 	case kube.Classify(err) == kube.Unreachable:
 		return attempt.RetriedError(failure.New(failure.Unreachable, "%s", kube.Text(err)))
 	}
@@ -255,8 +256,8 @@ func (f *fetching) failure(ctx context.Context, err error) error {
 }
 
 // sourceFailure classifies an error of the source: final, past the deadline, or worth a retry after a pause.
-func (f *fetching) sourceFailure(ctx context.Context, e *download.Error) *failure.Error {
-	pause, again := download.RetryAfter(e, attempts(ctx))
+func (f *fetching) sourceFailure(e *download.Error) *failure.Error {
+	pause, again := download.RetryAfter(e, f.attempts)
 	if !again {
 		return failure.New(failure.Refused, "%s of service %s can't be fetched: %s", f, f.req.Service, e.Message)
 	}
@@ -269,12 +270,4 @@ func (f *fetching) sourceFailure(ctx context.Context, e *download.Error) *failur
 	f.setMessage("%s; retrying", e)
 	return &failure.Error{Kind: failure.NotReady, RetryAfter: pause,
 		Message: fmt.Sprintf("%s of service %s: %s", f, f.req.Service, e.Message)}
-}
-
-// attempts returns the number of the activity's attempts, including this one.
-func attempts(ctx context.Context) int {
-	if !activity.IsActivity(ctx) {
-		return 1
-	}
-	return int(activity.GetInfo(ctx).Attempt)
 }

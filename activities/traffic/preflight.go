@@ -236,8 +236,8 @@ func (c *check) findHolder(ctx context.Context, j job) error {
 	return err
 }
 
-// needs returns the permissions that one routing needs.
-func (c *check) needs(j job) ([]kube.Permission, error) {
+// lackingPermissions returns the missing ones of the permissions that a routing needs as text, "" if there are none.
+func (c *check) lackingPermissions(ctx context.Context, j job) (string, error) {
 	out := kube.Needs(services.gvr, j.namespace, "get")
 	if !j.pair.Same() {
 		out = slices.Concat(out, kube.Needs(services.gvr, j.namespace, "create", "patch", "delete"),
@@ -255,10 +255,13 @@ func (c *check) needs(j job) ([]kube.Permission, error) {
 		verbs = []string{"get", "list", "create", "patch", "delete"}
 	}
 	kinds, err := c.a.kinds.of(j.routing)
+	if err != nil {
+		return "", err
+	}
 	for _, k := range kinds {
 		out = append(out, kube.Needs(k.gvr, j.namespace, verbs...)...)
 	}
-	return out, err
+	return c.a.cluster.Permissions().Lacking(ctx, out)
 }
 
 // lackingWatches returns the watch permissions that the worker lacks for a routing. The release can run without them.
@@ -274,15 +277,6 @@ func (c *check) lackingWatches(ctx context.Context, j job) (string, error) {
 	var needs []kube.Permission
 	for _, k := range append([]kind{services, {gvr: endpointSlices}}, kinds...) {
 		needs = append(needs, kube.Needs(k.gvr, namespace, "list", "watch")...)
-	}
-	return c.a.cluster.Permissions().Lacking(ctx, needs)
-}
-
-// lackingPermissions returns the missing permissions as text, "" if there are none.
-func (c *check) lackingPermissions(ctx context.Context, j job) (string, error) {
-	needs, err := c.needs(j)
-	if err != nil {
-		return "", err
 	}
 	return c.a.cluster.Permissions().Lacking(ctx, needs)
 }
