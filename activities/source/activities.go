@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/source/packages"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/build"
@@ -74,11 +73,7 @@ type Options struct {
 	// ListenFor is how long one attempt at a build waits for changes in the cluster before it frees its worker slot; 0:
 	// 10 s.
 	ListenFor time.Duration
-	// Folder holds packages while they are checked; "": the system's folder for temporary files.
-	Folder string
-	// Recorder sends the heartbeat that must not be lost; nil: the Temporal client of the activity's own worker.
-	Recorder heartbeat.Recorder
-	Logger   *slog.Logger
+	Logger    *slog.Logger
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }

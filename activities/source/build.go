@@ -206,8 +206,7 @@ func (a *Activities) Resolve(ctx context.Context, req build.Request) (build.Reso
 const defaultListen = 10 * time.Second
 
 func (a *Activities) attempt(ctx context.Context, req build.Request, deadline int64, subject string) *attempt.Attempt {
-	return attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Recorder: a.options.Recorder,
-		Now: a.options.Now},
+	return attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: a.options.Now},
 		attempt.Terms{Subject: subject, DeadlineSeconds: deadline, SpentSeconds: req.SpentSeconds,
 			UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
 }

@@ -40,7 +40,7 @@ func (a *Activities) Fetch(ctx context.Context, req source.FetchRequest) (fetche
 	fetched, err = f.fetch(ctx)
 	if err == nil {
 		f.details.Note(func(p *progress) { p.Fetched = &fetched })
-		err = failpoint.Around("source.fetched", func() error { return f.details.Record(ctx, a.options.Recorder) })
+		err = failpoint.Around("source.fetched", func() error { return f.details.Record(ctx, nil) })
 	}
 	return fetched, f.failure(ctx, err)
 }
@@ -125,7 +125,7 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 	case <-ctx.Done():
 		return source.Fetched{}, ctx.Err()
 	}
-	file, err := unlinkedTempFile(f.a.options.Folder)
+	file, err := unlinkedTempFile()
 	if err != nil {
 		return source.Fetched{}, err
 	}
@@ -164,8 +164,8 @@ func (f *fetching) changedError(was, now string) error {
 
 // unlinkedTempFile returns a temporary file without a directory entry: the kernel frees it when it is closed, or when
 // the process is killed.
-func unlinkedTempFile(folder string) (*os.File, error) {
-	file, err := os.CreateTemp(folder, "slipway-package-*")
+func unlinkedTempFile() (*os.File, error) {
+	file, err := os.CreateTemp("", "slipway-package-*")
 	if err != nil {
 		return nil, err
 	}

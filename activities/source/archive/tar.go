@@ -92,10 +92,12 @@ func tarProblem(err error, last string) error {
 
 func (w *walk) tarEntry(header *tar.Header, content io.Reader) error {
 	name := header.Name
+	sparse := header.Typeflag == tar.TypeGNUSparse
 	for key := range header.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") || key == "SCHILY.realsize" {
-			return refusedEntry(name, "is a sparse file; pack it without --sparse")
-		}
+		sparse = sparse || strings.HasPrefix(key, "GNU.sparse.") || key == "SCHILY.realsize"
+	}
+	if sparse {
+		return refusedEntry(name, "is a sparse file; pack it without --sparse")
 	}
 	e := entry{name: name, mode: fs.FileMode(header.Mode & 0o777), modified: header.ModTime}
 	switch header.Typeflag {
@@ -117,8 +119,6 @@ func (w *walk) tarEntry(header *tar.Header, content io.Reader) error {
 		return refusedEntry(name, "is a device")
 	case tar.TypeFifo:
 		return refusedEntry(name, "is a FIFO")
-	case tar.TypeGNUSparse:
-		return refusedEntry(name, "is a sparse file; pack it without --sparse")
 	default:
 		return refusedEntry(name, "is of the unknown type %q", header.Typeflag)
 	}

@@ -58,24 +58,12 @@ func (c *Client) authorize(_ context.Context, r *http.Request) error {
 	return nil
 }
 
-// Base returns the store's base URL.
-func (c *Client) Base() string { return c.base }
-
 // URL returns the address of a package. Downloads need no token, and the address does not expire.
 func (c *Client) URL(digest string) string { return c.base + "/packages/sha256/" + digest }
 
-// Has reports whether the store has a package.
-func (c *Client) Has(ctx context.Context, digest string) (bool, error) {
-	return absentAsFalse(c.finish(c.api.HeadPackage(ctx, digest)))
-}
-
 // Use records that a package is used now, and reports whether the store has it.
 func (c *Client) Use(ctx context.Context, digest string) (bool, error) {
-	return absentAsFalse(c.finish(c.api.UsePackage(ctx, digest)))
-}
-
-// absentAsFalse turns ErrAbsent into the result false.
-func absentAsFalse(err error) (bool, error) {
+	err := c.finish(c.api.UsePackage(ctx, digest))
 	if errors.Is(err, ErrAbsent) {
 		return false, nil
 	}
