@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/tools/pager"
 
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
@@ -82,19 +83,15 @@ func (k kind[E, T]) page(ctx context.Context, limit int, cursor string) (items [
 
 // all reads all objects that a label selector matches ("": all), page by page, and passes each to take.
 func (k kind[E, T]) all(ctx context.Context, selector string, take func(T)) error {
-	options := metav1.ListOptions{LabelSelector: selector, Limit: pageSize}
-	for {
-		list, err := listPage(ctx, k, options)
-		if err != nil {
-			return asFailure(err, "the list of "+k.plural)
-		}
-		for i := range list.Items {
-			take(&list.Items[i])
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return nil
-		}
-	}
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return listPage(ctx, k, o)
+	})
+	pages.PageBufferSize = 0 // records are large
+	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, func(o runtime.Object) error {
+		take(o.(T))
+		return nil
+	})
+	return asFailure(err, "the list of "+k.plural)
 }
 
 // get reads one object. It is not found if the object of that name has another ID.
@@ -232,9 +229,6 @@ func generic(value any) (any, error) {
 	var plain any
 	return plain, json.Unmarshal(text, &plain)
 }
-
-// pageSize is the page size when all objects are read.
-const pageSize = 500
 
 // listPage reads one page in order of name. A cursor that the API server has forgotten (after some minutes) continues
 // from the same name in the current state.

@@ -62,13 +62,11 @@ func (a *Activities) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod
 // create creates the Job of a build if the party's policy allows it. When two requests race, one gets AlreadyExists and
 // reads again.
 func (a *Activities) create(ctx context.Context, req build.Request) error {
-	job, err := a.allowedJob(ctx, req)
-	if err != nil {
+	var job *batchv1.Job
+	err := failpoint.Around("build.create", func() (err error) {
+		job, err = a.createJob(ctx, req)
 		return err
-	}
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	err = failpoint.Around("build.create", func() error { return a.createJob(call, req.Namespace, job) })
+	})
 	if err == nil {
 		a.options.Logger.InfoContext(ctx, "build started", "service", req.Service, "commit", req.Commit, "job",
 			req.Namespace+"/"+job.Name)
@@ -77,23 +75,24 @@ func (a *Activities) create(ctx context.Context, req build.Request) error {
 	return err
 }
 
-func (a *Activities) createJob(ctx context.Context, namespace string, job *batchv1.Job, dryRun ...string) error {
-	_, err := a.client.BatchV1().Jobs(namespace).Create(ctx, job,
-		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun})
-	return err
-}
-
-// allowedJob returns the Job of a build, or an error if the party's policy forbids it.
-func (a *Activities) allowedJob(ctx context.Context, req build.Request) (*batchv1.Job, error) {
+// createJob creates the Job of a build; it fails if the party's policy forbids it.
+func (a *Activities) createJob(ctx context.Context, req build.Request, dryRun ...string) (*batchv1.Job, error) {
 	template, err := a.template(ctx, req.Order)
 	if err != nil {
 		return nil, err
 	}
 	job, err := req.Job(template)
+	if err == nil {
+		err = a.options.Policy.CheckBuild(job)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return job, a.options.Policy.CheckBuild(job)
+	call, cancel := withCallTimeout(ctx)
+	defer cancel()
+	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job,
+		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun})
+	return job, err
 }
 
 // template returns the Job template of an order. An unreachable home cluster is reported as NotReady, so that the build
@@ -253,13 +252,7 @@ func (a *Activities) unreachableRepository(ctx context.Context, order build.Orde
 
 // dryRunJob asks the API server whether it would accept the Job, without creating it.
 func (a *Activities) dryRunJob(ctx context.Context, req build.Request) error {
-	job, err := a.allowedJob(ctx, req)
-	if err != nil {
-		return err
-	}
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	err = a.createJob(call, req.Namespace, job, metav1.DryRunAll)
+	_, err := a.createJob(ctx, req, metav1.DryRunAll)
 	if err == nil || apierrors.IsAlreadyExists(err) || kube.NoDryRun(err) {
 		return nil
 	}

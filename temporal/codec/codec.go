@@ -5,10 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
 
 	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/api/failure/v1"
-	"go.temporal.io/api/proxy"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
@@ -107,30 +108,13 @@ func isSealed(payload *commonpb.Payload) bool {
 // It works on the connection rather than in the client's data converter, so that code that reads Temporal's responses
 // directly (the memo in a list, the details of a pending activity, the first event of a history) gets decrypted values.
 func NewInterceptor(keys *Keys) (grpc.UnaryClientInterceptor, error) {
-	codec := New(keys)
-	payloads, err := proxy.NewPayloadVisitorInterceptor(proxy.PayloadVisitorInterceptorOptions{
-		Outbound: &proxy.VisitPayloadsOptions{SkipSearchAttributes: true,
-			Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
-				return codec.Encode(payloads)
-			}},
-		Inbound: &proxy.VisitPayloadsOptions{SkipSearchAttributes: true,
-			Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
-				return codec.Decode(payloads)
-			}},
-	})
+	payloads, err := converter.NewPayloadCodecGRPCClientInterceptor(
+		converter.PayloadCodecGRPCClientInterceptorOptions{Codecs: []converter.PayloadCodec{New(keys)}})
 	if err != nil {
 		return nil, err
 	}
-	plain := converter.GetDefaultDataConverter()
-	failures, err := proxy.NewFailureVisitorInterceptor(proxy.FailureVisitorInterceptorOptions{
-		Outbound: &proxy.VisitFailuresOptions{Visitor: func(_ *proxy.VisitFailuresContext, f *failure.Failure) error {
-			return converter.EncodeCommonFailureAttributes(plain, f)
-		}},
-		Inbound: &proxy.VisitFailuresOptions{Visitor: func(_ *proxy.VisitFailuresContext, f *failure.Failure) error {
-			converter.DecodeCommonFailureAttributes(plain, f)
-			return nil
-		}},
-	})
+	failures, err := converter.NewFailureGRPCClientInterceptor(
+		converter.NewFailureGRPCClientInterceptorOptions{EncodeCommonAttributes: true})
 	if err != nil {
 		return nil, err
 	}
@@ -191,4 +175,62 @@ func (c blockingConverter) panicIfSealed(payloads ...*commonpb.Payload) {
 			panic(sealed.Unreadable)
 		}
 	}
+}
+
+// HandlerOptions configure who may decrypt payloads.
+type HandlerOptions struct {
+	// Origin is the Temporal UI's base URL. Of all web pages, only its pages are served.
+	Origin string
+	// Authenticate returns why a request is refused; nil: all requests are accepted.
+	Authenticate func(*http.Request) error
+}
+
+// NewHandler serves POST /encode and POST /decode like Temporal's remote codecs
+// (https://docs.temporal.io/codec-server), and browsers' CORS preflight requests.
+func NewHandler(keys *Keys, o HandlerOptions) http.Handler {
+	opened := converter.NewPayloadCodecHTTPHandler(New(keys))
+	origin := originOf(o.Origin)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asking := r.Header.Get("Origin"); asking != "" {
+			if asking != origin {
+				http.Error(w, "requests from pages of "+asking+" are refused: only the Temporal UI at "+origin+
+					" (--temporal-ui) may ask", http.StatusForbidden)
+				return
+			}
+			allow(w.Header(), origin)
+		}
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		if o.Authenticate != nil {
+			if err := o.Authenticate(r); err != nil {
+				http.Error(w, err.Error(), http.StatusUnauthorized)
+				return
+			}
+		}
+		opened.ServeHTTP(w, r)
+	})
+}
+
+// allow sets the CORS headers (https://fetch.spec.whatwg.org/#http-cors-protocol), also for a page on a public address
+// when this server is on a private one (https://wicg.github.io/private-network-access).
+func allow(h http.Header, origin string) {
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Allow-Methods", "POST, OPTIONS")
+	h.Set("Access-Control-Allow-Headers", "Content-Type, X-Namespace, Authorization")
+	h.Set("Access-Control-Allow-Credentials", "true")
+	h.Set("Access-Control-Allow-Private-Network", "true")
+}
+
+// originOf returns the Origin header that browsers send for a URL.
+func originOf(base string) string {
+	parsed, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	origin := strings.ToLower(parsed.Scheme + "://" + parsed.Host)
+	// browsers omit the default port
+	return strings.TrimSuffix(origin, map[string]string{"http": ":80", "https": ":443"}[parsed.Scheme])
 }
