@@ -51,8 +51,6 @@ func (s *Store) ensureNamespace(ctx context.Context, name string) error {
 	if _, err := s.getNamespace(ctx, name); !failure.Is(err, failure.NotFound) {
 		return err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	_, err := s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -108,8 +106,6 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 
 // applyCRD applies one definition, unless the cluster has one of that name from another product.
 func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign bool, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	object := "definition " + name
 	var wanted unstructured.Unstructured
 	if err := yaml.Unmarshal(text, &wanted.Object); err != nil {
@@ -181,8 +177,6 @@ func isForeign(found *apiextensionsv1.CustomResourceDefinition) bool {
 
 // CheckCRDs returns an error if one of the engine's own kinds cannot be read.
 func (s *Store) CheckCRDs(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	for _, check := range []func(context.Context) error{s.services.check, s.plans.check, s.parties.check,
 		s.checkTraffic, s.appImages.check,
 		s.servings.check} {
@@ -263,9 +257,7 @@ func (s *Setup) prepareObjects(ctx context.Context) error {
 // exist. With another product's definition they are not needed, and on a cluster that does not serve such policies they
 // are not possible.
 func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
-	call, cancel := bounded(ctx)
-	defer cancel()
-	crd, err := s.crds.CustomResourceDefinitions().Get(call, definition.Name, metav1.GetOptions{})
+	crd, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
 	if err != nil {
 		return asFailure(err, "definition "+definition.Name)
 	}
@@ -273,7 +265,7 @@ func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
 		return nil
 	}
 	for _, policy := range admission.Policies() {
-		_, err := s.untyped.Resource(kube.ResourceOf(policy)).Apply(call, policy.GetName(), policy,
+		_, err := s.untyped.Resource(kube.ResourceOf(policy)).Apply(ctx, policy.GetName(), policy,
 			metav1.ApplyOptions{FieldManager: fieldmanager.Slipway, Force: true})
 		if apierrors.IsNotFound(err) {
 			return nil

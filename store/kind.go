@@ -96,8 +96,6 @@ func (k kind[E, T]) all(ctx context.Context, selector string, take func(T)) erro
 
 // get reads one object. It is not found if the object of that name has another ID.
 func (k kind[E, T]) get(ctx context.Context, id string) (T, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	found, err := k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
 	if err != nil {
 		return nil, asFailure(err, k.objectName(id))
@@ -126,8 +124,6 @@ func (k kind[E, T]) updateStatus(ctx context.Context, object T) error {
 // write makes a write of an object. Afterwards object holds the stored state.
 func write[E any, T object[E], O any](ctx context.Context, k kind[E, T], object T,
 	call func(context.Context, T, O) (T, error), options O) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	written, err := call(ctx, object, options)
 	if err == nil {
 		*object = *written
@@ -144,8 +140,6 @@ type patcher[T any] interface {
 // patch changes an object by a merge patch, or by a JSON Patch if change is a list of operations, and returns the
 // stored object.
 func patch[T any](ctx context.Context, client patcher[T], name string, change any, subresources ...string) (T, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	form := types.MergePatchType
 	if _, is := change.([]jsonpatch.Op); is {
 		form = types.JSONPatchType
@@ -160,8 +154,6 @@ func patch[T any](ctx context.Context, client patcher[T], name string, change an
 
 // delete deletes an object; if it does not meet the preconditions, it is a Conflict. nil: no preconditions.
 func (k kind[E, T]) delete(ctx context.Context, id string, only *metav1.Preconditions) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	return asFailure(k.Delete(ctx, v1alpha1.ObjectName(id), metav1.DeleteOptions{Preconditions: only}),
 		k.objectName(id))
 }
@@ -170,8 +162,6 @@ func (k kind[E, T]) delete(ctx context.Context, id string, only *metav1.Precondi
 // writes only a difference, with the read version as precondition. If nothing differs, changed is false.
 func put[E any, T object[E], S any](ctx context.Context, k kind[E, T], id string, spec S,
 	specOf func(T) *S) (created, changed bool, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	for range failure.MaxConflictAttempts {
 		var stored T
 		stored, err = k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
@@ -235,8 +225,6 @@ func generic(value any) (any, error) {
 func listPage[L runtime.Object](ctx context.Context, from interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 }, options metav1.ListOptions) (L, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	list, err := from.List(ctx, options)
 	var status apierrors.APIStatus
 	if apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {

@@ -68,8 +68,6 @@ func (s *Store) FindQueue(ctx context.Context, party string) (queue string, know
 }
 
 func (s *Store) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	found, err := s.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
 	return found, asFailure(err, "namespace "+name)
 }

@@ -196,9 +196,7 @@ func (s *Store) completeRecords(ctx context.Context, kind, subject string) ([]me
 	selector := labels.SelectorFromSet(map[string]string{v1alpha1.LabelKind: kind,
 		v1alpha1.LabelSubject: subject}).String() + "," +
 		v1alpha1.LabelState
-	call, cancel := bounded(ctx)
-	defer cancel()
-	list, err := s.metadata.Resource(recordResource).Namespace(s.namespace).List(call,
+	list, err := s.metadata.Resource(recordResource).Namespace(s.namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, asFailure(err, "the list of records")
@@ -255,7 +253,7 @@ func (s *Store) Run(ctx context.Context) {
 
 // watchRecords watches the records and keeps what a list shows: the bodies, most of their size, are dropped on arrival.
 func (s *Store) watchRecords() *watch.Watch[*v1alpha1.ReleaseRecord] {
-	w := watch.New(watch.From(nil, everywhere(s.records)),
+	w := watch.New(watch.From(nil, func(string) records { return s.watchedRecords }),
 		func(record *v1alpha1.ReleaseRecord) (*v1alpha1.ReleaseRecord, error) {
 			dropBodies(record)
 			internTexts(record)
@@ -269,9 +267,6 @@ func (s *Store) watchRecords() *watch.Watch[*v1alpha1.ReleaseRecord] {
 
 // indexedLabels are the labels by which records are indexed, the most selective first.
 var indexedLabels = []string{v1alpha1.LabelIdempotencyKey, v1alpha1.LabelSubject, v1alpha1.LabelKind}
-
-// everywhere returns a client that is the same for every namespace.
-func everywhere[C any](client C) func(namespace string) C { return func(string) C { return client } }
 
 func dropBodies(record *v1alpha1.ReleaseRecord) {
 	record.ManagedFields = nil

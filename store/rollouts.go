@@ -23,8 +23,6 @@ func RolloutObject(namespace, name string) string { return "Rollout " + namespac
 
 // GetRollout reads a Rollout object.
 func (s *Store) GetRollout(ctx context.Context, namespace, name string) (*v1beta1.Rollout, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	found, err := s.rollouts.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, asFailure(err, RolloutObject(namespace, name))
@@ -34,8 +32,6 @@ func (s *Store) GetRollout(ctx context.Context, namespace, name string) (*v1beta
 
 // RolloutsIn returns the Rollouts of a namespace that can be decoded.
 func (s *Store) RolloutsIn(ctx context.Context, namespace string) ([]v1beta1.Rollout, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	found, err := s.rollouts.Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, asFailure(err, "the Rollouts of namespace "+namespace)
@@ -84,8 +80,6 @@ func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout,
 	object.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.Kind))
 	object.SetName(read.Name)
 	object.SetResourceVersion(read.ResourceVersion)
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	written, err := s.rollouts.Namespace(read.Namespace).UpdateStatus(ctx, object,
 		metav1.UpdateOptions{FieldManager: fieldmanager.Slipway})
 	if err != nil {
@@ -141,8 +135,6 @@ func (s *Store) ListTrafficRoutings(ctx context.Context, namespace string, limit
 
 // GetTrafficRouting reads a TrafficRouting.
 func (s *Store) GetTrafficRouting(ctx context.Context, namespace, name string) (*v1alpha1.TrafficRouting, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	found, err := s.traffic.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, asFailure(err, TrafficObject(namespace, name))
@@ -154,8 +146,6 @@ func (s *Store) GetTrafficRouting(ctx context.Context, namespace, name string) (
 // a change since is a Conflict. An equal spec writes nothing: changed is false then.
 func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, spec json.RawMessage,
 	stored *v1alpha1.TrafficRouting) (changed bool, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	var content map[string]any
 	if err := json.Unmarshal(spec, &content); err != nil {
 		return false, failure.New(failure.Refused, "the spec of %s is no JSON object: %v",
@@ -196,8 +186,6 @@ func (s *Store) replaceTrafficSpec(ctx context.Context, stored *v1alpha1.Traffic
 // DeleteTrafficRouting deletes a TrafficRouting; a change since it was read is a Conflict. It first removes Slipway's
 // finalizer, which is no longer needed.
 func (s *Store) DeleteTrafficRouting(ctx context.Context, stored *v1alpha1.TrafficRouting) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	if err := s.GuardTraffic(ctx, stored, false); err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (s *Store) DeleteAppImage(ctx context.Context, name string) error {
 // watchServings returns one watch for all followers of servings. It delivers metadata only: a follower reads the
 // serving itself.
 func (s *Store) watchServings() *watch.Watch[*metav1.PartialObjectMetadata] {
-	return watch.New(watch.From(s.metadata, s.metadata.Resource(kuscia.KusciaDeploymentResource).Namespace),
+	return watch.New(watch.From(s.watched, s.watched.Resource(kuscia.KusciaDeploymentResource).Namespace),
 		func(object *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
 			object.ManagedFields, object.Annotations = nil, nil
 			return object, nil

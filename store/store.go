@@ -36,7 +36,7 @@ import (
 // defaultNamespace is the default namespace of the engine's objects.
 const defaultNamespace = "slipway"
 
-// callTimeout bounds one call to the API server.
+// callTimeout bounds one request to the API server, except for watches.
 const callTimeout = 10 * time.Second
 
 // Store reads and writes the objects of API group slipway.io in one namespace of the home cluster, and those of
@@ -47,7 +47,7 @@ type Store struct {
 
 	services  kind[v1alpha1.ReleaseService, *v1alpha1.ReleaseService]
 	plans     kind[v1alpha1.DeployPlan, *v1alpha1.DeployPlan]
-	records   kind[v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecord]
+	records   records
 	parties   kind[v1alpha1.Party, *v1alpha1.Party]
 	appImages kind[kuscia.AppImage, *kuscia.AppImage]
 	servings  kind[kuscia.KusciaDeployment, *kuscia.KusciaDeployment]
@@ -55,8 +55,11 @@ type Store struct {
 	traffic   dynamic.NamespaceableResourceInterface
 	untyped   dynamic.Interface
 	metadata  metadata.Interface
-	core      core.CoreV1Interface
-	crds      apiextensions.ApiextensionsV1Interface
+	// watchedRecords and watched are clients without callTimeout.
+	watchedRecords records
+	watched        metadata.Interface
+	core           core.CoreV1Interface
+	crds           apiextensions.ApiextensionsV1Interface
 	// recordCache holds the records without their bodies; a watch keeps it up to date once Run was called.
 	recordCache *watch.Watch[*v1alpha1.ReleaseRecord]
 	// servingEvents is the watch on servings, once Run was called; followers are notified of their changes.
@@ -79,8 +82,9 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	config = rest.CopyConfig(config) // custom resources have no other format than JSON
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	s := &Store{namespace: namespace, servingNamespace: cmp.Or(servings, kuscia.Namespace)}
-	err := errors.Join(s.addOwn(config), s.addKuscia(config))
-	if err != nil {
+	err := s.addWatched(config)
+	config.Timeout = callTimeout
+	if err = errors.Join(err, s.addOwn(config), s.addKuscia(config)); err != nil {
 		return nil, err
 	}
 	if s.metadata, err = metadata.NewForConfig(config); err != nil {
@@ -111,9 +115,26 @@ func (s *Store) addOwn(config *rest.Config) error {
 	}
 	s.services = newKind[v1alpha1.ReleaseService](own, "releaseservices", "ReleaseService", "service", "services")
 	s.plans = newKind[v1alpha1.DeployPlan](own, "deployplans", "DeployPlan", "plan", "plans")
-	s.records = newKind[v1alpha1.ReleaseRecord](own, recordResource.Resource, "ReleaseRecord", "record", "records")
+	s.records = newRecords(own)
 	s.parties = newKind[v1alpha1.Party](own, "parties", "Party", "party", "parties")
 	return nil
+}
+
+type records = kind[v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecord]
+
+func newRecords(own group) records {
+	return newKind[v1alpha1.ReleaseRecord](own, recordResource.Resource, "ReleaseRecord", "record", "records")
+}
+
+// addWatched prepares the clients of watches.
+func (s *Store) addWatched(config *rest.Config) error {
+	own, err := newGroup(config, v1alpha1.GroupVersion, s.namespace)
+	if err != nil {
+		return err
+	}
+	s.watchedRecords = newRecords(own)
+	s.watched, err = metadata.NewForConfig(config)
+	return err
 }
 
 // addKuscia prepares the clients of the objects of kuscia.secretflow. AppImages have no namespace.
@@ -153,10 +174,6 @@ func newGroup(config *rest.Config, version schema.GroupVersion, namespace string
 	return group{version, client, runtime.NewParameterCodec(scheme), scheme, namespace}, nil
 }
 
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, callTimeout)
-}
-
 // The ConfigMap in the engine's namespace with its identity.
 const (
 	engineObject  = "slipway-engine"
@@ -191,8 +208,6 @@ func (s *Store) Engine(ctx context.Context) (workloadops.Engine, error) {
 
 func (s *Store) readEngine(ctx context.Context) (workloadops.Engine, error) {
 	var none workloadops.Engine
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	maps, object := s.core.ConfigMaps(s.namespace), "ConfigMap "+s.namespace+"/"+engineObject
 	found, err := maps.Get(ctx, engineObject, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
