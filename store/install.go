@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
@@ -36,6 +36,9 @@ const (
 	establishTimeout = 30 * time.Second
 	establishPoll    = 100 * time.Millisecond
 )
+
+// definitions is the resource of CustomResourceDefinitions.
+var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
 // EnsureNamespace creates the engine's namespace and that of servings if they do not exist.
 func (s *Store) EnsureNamespace(ctx context.Context) error {
@@ -78,14 +81,14 @@ func (s *Store) EnsureCRDs(ctx context.Context) error {
 }
 
 func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &definition); err != nil {
+	wanted := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(text, &wanted.Object); err != nil {
 		return fmt.Errorf("read the definition %s: %w", file, err)
 	}
-	object := "definition " + definition.Name
+	object := "definition " + wanted.GetName()
 	foreign := false
 	err := failure.RetryOnConflict(object, func() (err error) {
-		foreign, err = s.applyCRD(ctx, definition.Name, text)
+		foreign, err = s.applyCRD(ctx, wanted)
 		return err
 	})
 	if foreign || err != nil {
@@ -93,7 +96,7 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 	}
 	err = wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true,
 		func(ctx context.Context) (bool, error) {
-			found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
+			found, err := s.crds.CustomResourceDefinitions().Get(ctx, wanted.GetName(), metav1.GetOptions{})
 			return err == nil && apihelpers.IsCRDConditionTrue(found, apiextensionsv1.Established), err
 		})
 	if wait.Interrupted(err) && ctx.Err() == nil {
@@ -105,12 +108,9 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 }
 
 // applyCRD applies one definition, unless the cluster has one of that name from another product.
-func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign bool, err error) {
+func (s *Store) applyCRD(ctx context.Context, wanted *unstructured.Unstructured) (foreign bool, err error) {
+	name := wanted.GetName()
 	object := "definition " + name
-	var wanted unstructured.Unstructured
-	if err := yaml.Unmarshal(text, &wanted.Object); err != nil {
-		return false, fmt.Errorf("read the %s: %w", object, err)
-	}
 	found, err := s.crds.CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -119,20 +119,14 @@ func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign
 	case isForeign(found):
 		return true, nil
 	case isConverted(found):
-		if err := keepServed(&wanted, found); err != nil {
+		if err := keepServed(wanted, found); err != nil {
 			return false, fmt.Errorf("read the %s: %w", object, err)
 		}
 	}
-	if err == nil && isUpToDate(found, &wanted) {
+	if err == nil && isUpToDate(found, wanted) {
 		return false, nil
 	}
-	body, err := wanted.MarshalJSON()
-	if err != nil {
-		return false, fmt.Errorf("write the %s: %w", object, err)
-	}
-	_, err = s.crds.CustomResourceDefinitions().Patch(ctx, name, types.ApplyYAMLPatchType, body,
-		metav1.PatchOptions{FieldManager: fieldmanager.Slipway, Force: new(true)})
-	return false, asFailure(err, object)
+	return false, asFailure(s.apply(ctx, definitions, wanted), object)
 }
 
 // isUpToDate reports whether a definition is as wanted. Applying it again would only make the API server compile all
@@ -265,8 +259,7 @@ func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
 		return nil
 	}
 	for _, policy := range admission.Policies() {
-		_, err := s.untyped.Resource(kube.ResourceOf(policy)).Apply(ctx, policy.GetName(), policy,
-			metav1.ApplyOptions{FieldManager: fieldmanager.Slipway, Force: true})
+		err := s.apply(ctx, kube.ResourceOf(policy), policy)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -275,4 +268,10 @@ func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (s *Store) apply(ctx context.Context, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
+	_, err := s.untyped.Resource(resource).Apply(ctx, o.GetName(), o,
+		metav1.ApplyOptions{FieldManager: fieldmanager.Slipway, Force: true})
+	return err
 }

@@ -151,8 +151,7 @@ func (s *Store) conversionWorks(ctx context.Context) (bool, error) {
 
 // WatchConversion calls changed whenever the definition of Rollouts changes, until the context ends.
 func (s *Store) WatchConversion(ctx context.Context, changed func()) {
-	definitions := s.watched.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
-	watch.New(watch.From(s.watched, definitions.Namespace), watch.Whole[*metav1.PartialObjectMetadata],
+	watch.New(watch.From(s.watched, s.watched.Resource(definitions).Namespace), watch.Whole[*metav1.PartialObjectMetadata],
 		watch.Options{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, definition.Name).String()}).
 		Handle(watch.OnChange(func(*metav1.PartialObjectMetadata) { changed() })).Run(ctx)
 }
