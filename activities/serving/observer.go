@@ -226,9 +226,7 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 	if err != nil {
 		return "", "", err
 	}
-	call, cancel := a.call(ctx)
-	defer cancel()
-	pods, err := a.client.CoreV1().Pods(d.Namespace).List(call,
+	pods, err := a.client.CoreV1().Pods(d.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: selector.String(), Limit: maxPods})
 	if err != nil {
 		return "", "", err

@@ -81,12 +81,10 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 			}
 		}
 		kind, name, _ := strings.Cut(d.name, "/")
-		call, cancel := a.call(ctx)
 		failpoint.Hit("serving." + kind + ".delete.before")
-		err := d.do(call, name, metav1.DeleteOptions{PropagationPolicy: &background,
+		err := d.do(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background,
 			Preconditions: &metav1.Preconditions{UID: &d.uid}})
 		failpoint.Hit("serving." + kind + ".delete.after")
-		cancel()
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return found, err
 		}
@@ -96,25 +94,23 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 
 // list reads the objects of a Deployment from the API server, because the watch may lag behind recent writes.
 func (a *Activities) list(ctx context.Context, req serving.PartyRequest) ([]deleter, error) {
-	call, cancel := a.call(ctx)
-	defer cancel()
 	options := metav1.ListOptions{LabelSelector: belonging(req)}
 	var all []deleter
-	services, err := a.client.CoreV1().Services(req.Domain).List(call, options)
+	services, err := a.client.CoreV1().Services(req.Domain).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range services.Items {
 		all = append(all, deleter{"Service/" + o.Name, o.UID, a.client.CoreV1().Services(req.Domain).Delete})
 	}
-	deployments, err := a.client.AppsV1().Deployments(req.Domain).List(call, options)
+	deployments, err := a.client.AppsV1().Deployments(req.Domain).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range deployments.Items {
 		all = append(all, deleter{"Deployment/" + o.Name, o.UID, a.client.AppsV1().Deployments(req.Domain).Delete})
 	}
-	configMaps, err := a.client.CoreV1().ConfigMaps(req.Domain).List(call, options)
+	configMaps, err := a.client.CoreV1().ConfigMaps(req.Domain).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -136,9 +136,7 @@ func ensure[T object](ctx context.Context, w *writer, c kindClient[T], wanted T)
 			return made, err
 		}
 	}
-	call, cancel := w.a.call(ctx)
-	defer cancel()
-	is, err := c.get(call, wanted.GetName(), metav1.GetOptions{})
+	is, err := c.get(ctx, wanted.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && w.dry && c.kind != "Deployment":
 		return none, nil // admission rules check pods only
@@ -170,12 +168,10 @@ func apply[T object](ctx context.Context, w *writer, c kindClient[T], wanted T, 
 	if err := w.recheckToken(ctx); err != nil {
 		return none, err
 	}
-	call, cancel := w.a.call(ctx)
-	defer cancel()
 	point := "serving." + c.kind + ".create"
 	if is != nil {
 		point = "serving." + c.kind + ".update"
-		if err := adopt(call, w, c, is); err != nil {
+		if err := adopt(ctx, w, c, is); err != nil {
 			return none, err
 		}
 	}
@@ -184,7 +180,7 @@ func apply[T object](ctx context.Context, w *writer, c kindClient[T], wanted T, 
 		return none, err
 	}
 	w.hit(point + ".before")
-	made, err := c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying(is != nil))
+	made, err := c.patch(ctx, wanted.GetName(), types.ApplyPatchType, body, w.applying(is != nil))
 	w.hit(point + ".after")
 	if err != nil || w.dry {
 		return made, err
@@ -208,9 +204,7 @@ func recordDigest[T object](ctx context.Context, w *writer, c kindClient[T], wan
 	if err != nil {
 		return made, err
 	}
-	call, cancel := w.a.call(ctx)
-	defer cancel()
-	return c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying(true))
+	return c.patch(ctx, wanted.GetName(), types.ApplyPatchType, body, w.applying(true))
 }
 
 func (w *writer) dryRun() []string {
@@ -304,9 +298,7 @@ func (w *writer) invited(ctx context.Context, is *appsv1.Deployment) error {
 	}
 	namespace, err := recent.Get(ctx, &w.a.namespaces, w.req.Domain, attempt.CacheAge(ctx),
 		func(ctx context.Context) (*corev1.Namespace, error) {
-			call, cancel := w.a.call(ctx)
-			defer cancel()
-			return w.a.client.CoreV1().Namespaces().Get(call, w.req.Domain, metav1.GetOptions{})
+			return w.a.client.CoreV1().Namespaces().Get(ctx, w.req.Domain, metav1.GetOptions{})
 		})
 	if err != nil {
 		return err

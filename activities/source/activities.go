@@ -87,7 +87,7 @@ type Activities struct {
 	downloadSlots chan struct{}
 }
 
-// New returns the activities of one party, whose Secrets client reads. It fails if Options.Fetcher.Allow cannot be
+// New returns the activities of one party, whose Secrets client reads. The client's own timeout bounds each request. It fails if Options.Fetcher.Allow cannot be
 // parsed.
 func New(client kube.Typed, options Options) (*Activities, error) {
 	allow, err := source.ParseAllow(options.Fetcher.Allow)

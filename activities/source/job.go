@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,22 +22,12 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-const (
-	// callTimeout is how long one request to the cluster may take.
-	callTimeout = 5 * time.Second
-	// maxLogBytes is how many bytes of a log are read.
-	maxLogBytes = 256 << 10
-)
-
-func withCallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, callTimeout)
-}
+// maxLogBytes is how many bytes of a log are read.
+const maxLogBytes = 256 << 10
 
 // job returns the Job of a build; nil if there is none.
 func (a *Activities) job(ctx context.Context, req build.Request) (*batchv1.Job, error) {
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	job, err := a.client.BatchV1().Jobs(req.Namespace).Get(call, req.JobName(), metav1.GetOptions{})
+	job, err := a.client.BatchV1().Jobs(req.Namespace).Get(ctx, req.JobName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -47,9 +36,7 @@ func (a *Activities) job(ctx context.Context, req build.Request) (*batchv1.Job, 
 
 // podsOf returns the pods of a Job, newest first.
 func (a *Activities) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	list, err := a.client.CoreV1().Pods(job.Namespace).List(call,
+	list, err := a.client.CoreV1().Pods(job.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
 	if err != nil {
 		return nil, err
@@ -88,9 +75,7 @@ func (a *Activities) createJob(ctx context.Context, req build.Request, dryRun ..
 	if err != nil {
 		return nil, err
 	}
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job,
+	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(ctx, job,
 		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun})
 	return job, err
 }
@@ -118,12 +103,10 @@ func (a *Activities) template(ctx context.Context, order build.Order) ([]byte, e
 // remove deletes a Job and its pods, unless the Job has changed since it was read. point is the prefix of the
 // failpoints' names.
 func (a *Activities) remove(ctx context.Context, job *batchv1.Job, point string) error {
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
 	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground),
 		Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion}}
 	err := failpoint.Around(point, func() error {
-		return a.client.BatchV1().Jobs(job.Namespace).Delete(call, job.Name, options)
+		return a.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
 	})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -139,10 +122,8 @@ func (a *Activities) record(ctx context.Context, job *batchv1.Job, yield build.Y
 	if err != nil {
 		return err
 	}
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
 	return failpoint.Around("build.record", func() error {
-		_, err := a.client.BatchV1().Jobs(job.Namespace).Patch(call, job.Name, types.MergePatchType, patch,
+		_, err := a.client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{FieldManager: fieldmanager.Slipway})
 		return err
 	})
@@ -150,9 +131,7 @@ func (a *Activities) record(ctx context.Context, job *batchv1.Job, yield build.Y
 
 // prune deletes surplus finished Jobs of a service. Failures are logged only: the next build tries again.
 func (a *Activities) prune(ctx context.Context, req build.Request) {
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	list, err := a.client.BatchV1().Jobs(req.Namespace).List(call,
+	list, err := a.client.BatchV1().Jobs(req.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: build.LabelService + "=" + req.Service})
 	if err == nil {
 		for _, job := range build.Surplus(list.Items, a.options.Now()) {
@@ -178,11 +157,9 @@ func (a *Activities) log(ctx context.Context, pods []corev1.Pod) string {
 			break
 		}
 	}
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
 	lines := int64(build.TailLines)
 	stream, err := a.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name,
-		&corev1.PodLogOptions{Container: container, TailLines: &lines}).Stream(call)
+		&corev1.PodLogOptions{Container: container, TailLines: &lines}).Stream(ctx)
 	if err != nil {
 		a.options.Logger.InfoContext(ctx, "the log of a build can't be read", "pod", pod.Namespace+"/"+pod.Name,
 			"container", container, "error", kube.Text(err))
