@@ -11,7 +11,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/activities/drift"
@@ -43,10 +42,12 @@ type DriftDetector struct {
 	// Service was deleted before is not checked yet.
 	uncheckedServices sync.Map
 
+	// pendingReports has, by claim, the changes ([]rollout.Observed) that this worker made for a rollout and has not yet
+	// reported to it. Only the worker that processes the claim uses them.
+	pendingReports sync.Map
+
 	mu      sync.Mutex
 	objects map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]
-	// pendingReports are changes that this worker made for rollouts and has not yet reported to them, by claim.
-	pendingReports map[string][]rollout.Observed
 }
 
 // protectWorkers is how many claims are checked concurrently.
@@ -61,8 +62,7 @@ func NewDriftDetector(a *Activities, holdings drift.Holdings, temporal drift.Sig
 		kinds: watch.NewKinds(func(r schema.GroupVersionResource) bool {
 			return watch.Served(a.kinds.discovery, r)
 		}),
-		objects:        map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]{},
-		pendingReports: map[string][]rollout.Observed{},
+		objects: map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]{},
 	}
 	d.teller = drift.NewReporter(temporal, a.options.Parties, a.options.Logger, d.compare)
 	d.watchEndpoints()
@@ -245,18 +245,10 @@ type endpointSummary struct {
 }
 
 func keepEndpoints(o *unstructured.Unstructured) (*endpointSummary, error) {
-	var slice discoveryv1.EndpointSlice
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &slice); err != nil {
-		return nil, err
-	}
-	e := &endpointSummary{service: slice.Labels[discoveryv1.LabelServiceName]}
+	slice, err := readyEndpoints(o)
+	e := &endpointSummary{service: slice.Labels[discoveryv1.LabelServiceName], ready: len(slice.Endpoints)}
 	e.Namespace, e.Name, e.UID, e.ResourceVersion = slice.Namespace, slice.Name, slice.UID, slice.ResourceVersion
-	for _, endpoint := range slice.Endpoints {
-		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
-			e.ready++
-		}
-	}
-	return e, nil
+	return e, err
 }
 
 // watchKind adds a kind to watch as soon as the cluster has it.

@@ -111,31 +111,30 @@ func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCan
 		if noCanary && c.req.Shared != nil {
 			field = c.root + ".trafficRoutingRef"
 		}
-		lacking, err := c.lackingPermissions(ctx, j)
-		if err != nil {
-			if err := c.noteRefusal(field, err); err != nil {
-				return err
-			}
-			continue
-		}
-		if lacking != "" {
-			c.refuse(field, "%s", lacking)
-			continue
-		}
-		if err := c.routing(ctx, j, field, steps); err != nil {
+		if err := c.noteRefusal(field, c.job(ctx, j, field, steps)); err != nil {
 			return err
-		}
-		blind, err := c.lackingWatches(ctx, j)
-		if err := c.noteRefusal(field, err); err != nil {
-			return err
-		}
-		if notice := fmt.Sprintf("changes by other clients to the Services and routes are noticed only when a step "+
-			"begins: %s", blind); blind != "" &&
-			!slices.Contains(c.result.Notices, notice) {
-			c.result.Notices = append(c.result.Notices, notice)
 		}
 	}
 	return nil
+}
+
+// job checks the permissions and the routing of a job. The error may be a refusal of the field.
+func (c *check) job(ctx context.Context, j job, field string, steps []stepTraffic) error {
+	switch lacking, err := c.lackingPermissions(ctx, j); {
+	case err != nil:
+		return err
+	case lacking != "":
+		return failure.New(failure.Refused, "%s", lacking)
+	}
+	if err := c.routing(ctx, j, field, steps); err != nil {
+		return err
+	}
+	blind, err := c.lackingWatches(ctx, j)
+	if notice := fmt.Sprintf("changes by other clients to the Services and routes are noticed only when a step "+
+		"begins: %s", blind); blind != "" && !slices.Contains(c.result.Notices, notice) {
+		c.result.Notices = append(c.result.Notices, notice)
+	}
+	return err
 }
 
 // routing checks one routing: first the existing objects, then each step.

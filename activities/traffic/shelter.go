@@ -178,8 +178,9 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 		done := rollout.Observed{What: rollout.ObservedUnrouted, Claim: claim, Object: canary.String(),
 			Message: fmt.Sprintf("%s sends all requests to %s, since no pod of the new version is ready",
 				target(j.routing), j.stable())}
-		routed, err := d.hasRoutes(ctx, j)
-		if err != nil || !routed || !d.mayAct(ctx, claim, done) {
+		held, err := d.a.held(ctx, j)
+		ours := func(p heldPlace) bool { return p.holder == j.hand.Claim }
+		if err != nil || !slices.ContainsFunc(held, ours) || !d.mayAct(ctx, claim, done) {
 			return err
 		}
 		wrote, err := d.a.finalise(ctx, j)
@@ -200,12 +201,6 @@ func (d *DriftDetector) mayAct(ctx context.Context, claim string, done rollout.O
 	return !held || drift.RunsHere(ctx, d.temporal, claim, done)
 }
 
-// hasRoutes reports whether there is anything that finalise would restore or remove.
-func (d *DriftDetector) hasRoutes(ctx context.Context, j job) (bool, error) {
-	held, err := d.a.held(ctx, j)
-	return slices.ContainsFunc(held, func(p heldPlace) bool { return p.holder == j.hand.Claim }), err
-}
-
 // readyPodCount returns how many ready pods a Service selects.
 func (d *DriftDetector) readyPodCount(ctx context.Context, at place) (int, error) {
 	live, err := d.a.get(ctx, at)
@@ -218,28 +213,24 @@ func (d *DriftDetector) readyPodCount(ctx context.Context, at place) (int, error
 
 // queueReport records a change that is to be reported to the rollout.
 func (d *DriftDetector) queueReport(claim string, done rollout.Observed) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pendingReports[claim] = append(d.pendingReports[claim], done)
+	d.pendingReports.Store(claim, append(d.reportsOf(claim), done))
+}
+
+func (d *DriftDetector) reportsOf(claim string) []rollout.Observed {
+	found, _ := d.pendingReports.Load(claim)
+	reports, _ := found.([]rollout.Observed)
+	return reports
 }
 
 // sendReports signals the recorded changes to the rollout, in order.
 func (d *DriftDetector) sendReports(ctx context.Context, claim string) error {
-	for {
-		d.mu.Lock()
-		reports := slices.Clone(d.pendingReports[claim])
-		d.mu.Unlock()
-		if len(reports) == 0 {
-			return nil
-		}
+	for reports := d.reportsOf(claim); len(reports) > 0; reports = reports[1:] {
+		d.pendingReports.Store(claim, reports)
 		if err := drift.Signal(ctx, d.temporal, claim, reports[0]); err != nil {
 			return err
 		}
 		d.a.options.Logger.InfoContext(ctx, "the traffic of a release was protected", "change", reports[0].Message)
-		d.mu.Lock()
-		if d.pendingReports[claim] = d.pendingReports[claim][1:]; len(d.pendingReports[claim]) == 0 {
-			delete(d.pendingReports, claim)
-		}
-		d.mu.Unlock()
 	}
+	d.pendingReports.Delete(claim)
+	return nil
 }
