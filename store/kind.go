@@ -116,11 +116,6 @@ func (k kind[E, T]) update(ctx context.Context, object T) error {
 	return write(ctx, k, object, k.Update, metav1.UpdateOptions{})
 }
 
-// updateStatus is update for the status only.
-func (k kind[E, T]) updateStatus(ctx context.Context, object T) error {
-	return write(ctx, k, object, k.UpdateStatus, metav1.UpdateOptions{})
-}
-
 // write makes a write of an object. Afterwards object holds the stored state.
 func write[E any, T object[E], O any](ctx context.Context, k kind[E, T], object T,
 	call func(context.Context, T, O) (T, error), options O) error {

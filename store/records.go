@@ -141,7 +141,7 @@ func (s *Store) DeleteRecord(ctx context.Context, task string) error {
 func (s *Store) DeleteRelease(ctx context.Context, name string) error {
 	err := s.records.delete(ctx, name, nil)
 	if err == nil {
-		s.awaitRemoved(ctx, name)
+		s.await(ctx, func() bool { return s.recordCache.Get(s.namespace, name) == nil })
 	}
 	return err
 }
@@ -335,10 +335,6 @@ func (s *Store) awaitCached(ctx context.Context, name, version string) {
 		order, err := resourceversion.CompareResourceVersion(record.ResourceVersion, version)
 		return err == nil && order >= 0
 	})
-}
-
-func (s *Store) awaitRemoved(ctx context.Context, name string) {
-	s.await(ctx, func() bool { return s.recordCache.Get(s.namespace, name) == nil })
 }
 
 func (s *Store) await(ctx context.Context, done func() bool) {

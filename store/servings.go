@@ -47,7 +47,7 @@ func (s *Store) UpdateServing(ctx context.Context, serving *kuscia.KusciaDeploym
 // since is a Conflict. Afterwards serving holds the stored state.
 func (s *Store) UpdateServingStatus(ctx context.Context, serving *kuscia.KusciaDeployment) error {
 	conditions.UpdateStatus(serving, time.Now())
-	return s.servings.updateStatus(ctx, serving)
+	return write(ctx, s.servings, serving, s.servings.UpdateStatus, metav1.UpdateOptions{})
 }
 
 // DeleteServing deletes the serving that was read, at any version; another one of its ID is a Conflict.

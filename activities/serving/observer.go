@@ -72,7 +72,7 @@ func NewObserver(activities *Activities, temporal client.Client) *Observer {
 
 // Start starts the observer and returns at once. Start the watch after it.
 func (o *Observer) Start(context.Context) error {
-	o.activities.watch.onChange(func(of name) { o.queue.AddAfter(of, debounce) })
+	o.activities.watch.changed = func(of name) { o.queue.AddAfter(of, debounce) }
 	log := o.activities.options.Logger
 	o.Begin(o.startChecks, func(ctx context.Context) { o.queue.Run(ctx, watch.Work[name]{Do: o.inspect}) },
 		func(ctx context.Context) {

@@ -14,7 +14,6 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -43,13 +42,6 @@ type Store interface {
 	Delete(ctx context.Context, sha256 string, unusedSince time.Time) error
 }
 
-// RecordedURL reads the complete URL of an item's package from the record of its task.
-type RecordedURL func(ctx context.Context, task string, item int) (string, error)
-
-// Template returns the Job template of an order: the one in the task's record, or the catalogue's current one if the
-// order has no task.
-type Template func(ctx context.Context, order build.Order) ([]byte, error)
-
 // Options of the activities.
 type Options struct {
 	// Fetcher configures how the party's pods fetch packages, and the addresses that they and this worker may fetch
@@ -62,12 +54,12 @@ type Options struct {
 	Namespaces []string
 	// Retention is how long an unreferenced package stays in the store; 0: a day.
 	Retention time.Duration
-	// RecordedURL reads URLs whose query must not pass through a workflow; nil: this worker has no access to the
-	// engine's records.
-	RecordedURL RecordedURL
-	// Template reads the Job templates of builds, which pass through no workflow; nil: this worker has no access to the
-	// engine's records.
-	Template Template
+	// RecordedURL reads the complete URL of an item's package, whose query must not pass through a workflow, from the
+	// record of its task; nil: this worker has no access to the engine's records.
+	RecordedURL func(ctx context.Context, task string, item int) (string, error)
+	// Template reads the Job template of an order, which passes through no workflow: the one in the task's record, or the
+	// catalogue's current one if the order has no task; nil: this worker has no access to the engine's records.
+	Template func(ctx context.Context, order build.Order) ([]byte, error)
 	// Policy limits what the Jobs of builds may do in this party.
 	Policy admission.Policy
 	// ListenFor is how long one attempt at a build waits for changes in the cluster before it frees its worker slot; 0:
@@ -81,7 +73,6 @@ type Options struct {
 // Activities fetch code for one party. They are safe for concurrent use.
 type Activities struct {
 	client        kube.Typed
-	secrets       func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	allow         source.Allow
 	options       Options
 	downloadSlots chan struct{}
@@ -102,10 +93,8 @@ func New(client kube.Typed, options Options) (*Activities, error) {
 	}
 	options.Retention, options.ListenFor = cmp.Or(options.Retention, defaultRetention),
 		cmp.Or(options.ListenFor, defaultListen)
-	return &Activities{client: client, allow: allow, options: options, downloadSlots: make(chan struct{}, maxDownloads),
-		secrets: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-			return client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-		}}, nil
+	return &Activities{client: client, allow: allow, options: options, downloadSlots: make(chan struct{}, maxDownloads)},
+		nil
 }
 
 // Register registers the activities by the names that the workflows use.
@@ -191,7 +180,7 @@ func (a *Activities) credentials(ctx context.Context, p source.Package, namespac
 
 // secret returns the data of a Secret. field is the catalogue field that names it, for error messages.
 func (a *Activities) secret(ctx context.Context, namespace, name, field string) (map[string][]byte, error) {
-	secret, err := a.secrets(ctx, namespace, name)
+	secret, err := a.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, failure.New(failure.Refused, "Secret %s/%s, which %s names, does not exist: create it", namespace,

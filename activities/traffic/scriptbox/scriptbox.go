@@ -207,17 +207,13 @@ func (r *Runner) start(ctx context.Context, input []byte) (answer sandbox.Respon
 	case errors.As(err, &ended) && ended.ExitCode() == -1:
 		return trouble(errTime), false, nil // killed by the limit on its CPU time
 	default:
-		return answer, false, fmt.Errorf("the script sandbox cannot be run: %w: %s", err, firstLine(stderr.String()))
+		first, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
+		return answer, false, fmt.Errorf("the script sandbox cannot be run: %w: %s", err, first)
 	}
 }
 
 func trouble(err error) sandbox.Response {
 	return sandbox.Response{Trouble: &sandbox.Trouble{Reason: err.Error()}}
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
 }
 
 // limitedBuffer keeps the beginning of what is written to it.
