@@ -43,23 +43,20 @@ var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourc
 // EnsureNamespace creates the engine's namespace and that of servings if they do not exist.
 func (s *Store) EnsureNamespace(ctx context.Context) error {
 	for _, name := range []string{s.namespace, s.servingNamespace} {
-		if err := s.ensureNamespace(ctx, name); err != nil {
+		_, err := s.getNamespace(ctx, name)
+		if failure.Is(err, failure.NotFound) {
+			_, err = s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				continue
+			}
+			err = asFailure(err, "namespace "+name)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *Store) ensureNamespace(ctx context.Context, name string) error {
-	if _, err := s.getNamespace(ctx, name); !failure.Is(err, failure.NotFound) {
-		return err
-	}
-	_, err := s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return asFailure(err, "namespace "+name)
 }
 
 // EnsureCRDs applies this build's definitions and returns when the API server serves them all.

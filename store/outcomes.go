@@ -206,8 +206,8 @@ func IsRestoreOnly(record *v1alpha1.ReleaseRecord) bool {
 	return record.Labels[v1alpha1.LabelRollBackFrozen] != ""
 }
 
-// NextNumber returns the number of the next release of a name; records are all of that name. A release that only restored
-// a frozen split has none.
+// NextNumber returns the number of the next release of a name; records are all of that name. A release that only
+// restored a frozen split has none.
 func NextNumber(records []*v1alpha1.ReleaseRecord) int64 {
 	var numbers []int64
 	for _, record := range records {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/fieldmanager"
@@ -63,10 +64,7 @@ func ReadRollout(object *unstructured.Unstructured) (*v1beta1.Rollout, error) {
 // Conflict. Each status gets a new sequence number.
 func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout,
 	status v1beta1.RolloutStatus) (*v1beta1.Rollout, error) {
-	engine := v1beta1.EngineStatus{}
-	if status.Slipway != nil {
-		engine = *status.Slipway
-	}
+	engine := ptr.Deref(status.Slipway, v1beta1.EngineStatus{})
 	if was := read.Status.Slipway; was != nil {
 		engine.Seq = was.Seq
 	}

@@ -48,9 +48,7 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 		if other := trafficrouting.HeldByAnother(t.Status.Holders, engine); other != "" {
 			return failure.New(failure.Refused, "%s is held by %s", store.TrafficObject(in.Namespace, in.Name), other)
 		}
-		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool {
-			return claim == in.Holder
-		})
+		others := without(t.Status.Holders, in.Holder)
 		switch held := len(others) < len(t.Status.Holders); {
 		case t.Deleting && !held:
 			return failure.New(failure.Refused, "%s is being deleted: create it again after it is deleted, then "+
@@ -110,9 +108,7 @@ func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRe
 	}
 	result := rollout.LeaveTrafficResult{Claim: v1alpha1.TrafficClaim(in.Namespace, in.Name, engine)}
 	err = a.updateTraffic(ctx, in.HoldTrafficRequest, func(t *v1alpha1.TrafficRouting) error {
-		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool {
-			return claim == in.Holder
-		})
+		others := without(t.Status.Holders, in.Holder)
 		if len(others) == len(t.Status.Holders) {
 			return nil // it has left before
 		}
@@ -173,6 +169,10 @@ func (a *Activities) updateTraffic(ctx context.Context, in rollout.HoldTrafficRe
 		}
 		return do(t)
 	})
+}
+
+func without(holders []string, holder string) []string {
+	return slices.DeleteFunc(slices.Clone(holders), func(claim string) bool { return claim == holder })
 }
 
 func sharedTraffic(t *v1alpha1.TrafficRouting) (rollout.SharedTraffic, error) {

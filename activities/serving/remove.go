@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/attempt"
@@ -18,11 +19,8 @@ import (
 const deletePollInterval = 250 * time.Millisecond
 
 func belonging(req serving.PartyRequest) string {
-	return strings.Join([]string{
-		kuscia.LabelController + "=" + kuscia.ControllerName, kuscia.LabelDeploymentName + "=" + req.ID,
-		kuscia.LabelDeploymentUID + "=" + req.UID,
-		kuscia.LabelWorkload + "=" + req.Deployment,
-	}, ",")
+	return labels.Set{kuscia.LabelController: kuscia.ControllerName, kuscia.LabelDeploymentName: req.ID,
+		kuscia.LabelDeploymentUID: req.UID, kuscia.LabelWorkload: req.Deployment}.String()
 }
 
 // Remove deletes all objects that belong to a serving's Deployments from the parties' namespaces, and waits until they
@@ -70,7 +68,6 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 	if err != nil {
 		return 0, err
 	}
-	background := metav1.DeletePropagationBackground
 	for _, d := range all {
 		if keep[d.name] {
 			continue
@@ -81,10 +78,9 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 			}
 		}
 		kind, name, _ := strings.Cut(d.name, "/")
-		failpoint.Hit("serving." + kind + ".delete.before")
-		err := d.do(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background,
-			Preconditions: &metav1.Preconditions{UID: &d.uid}})
-		failpoint.Hit("serving." + kind + ".delete.after")
+		options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground),
+			Preconditions: &metav1.Preconditions{UID: &d.uid}}
+		err := failpoint.Around("serving."+kind+".delete", func() error { return d.do(ctx, name, options) })
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return found, err
 		}

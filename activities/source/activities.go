@@ -78,8 +78,8 @@ type Activities struct {
 	downloadSlots chan struct{}
 }
 
-// New returns the activities of one party, whose Secrets client reads. The client's own timeout bounds each request. It fails if Options.Fetcher.Allow cannot be
-// parsed.
+// New returns the activities of one party, whose Secrets client reads. The client's own timeout bounds each request. It
+// fails if Options.Fetcher.Allow cannot be parsed.
 func New(client kube.Typed, options Options) (*Activities, error) {
 	allow, err := source.ParseAllow(options.Fetcher.Allow)
 	if err != nil {
@@ -88,9 +88,7 @@ func New(client kube.Typed, options Options) (*Activities, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
+	options.Logger = cmp.Or(options.Logger, slog.Default())
 	options.Retention, options.ListenFor = cmp.Or(options.Retention, defaultRetention),
 		cmp.Or(options.ListenFor, defaultListen)
 	return &Activities{client: client, allow: allow, options: options, downloadSlots: make(chan struct{}, maxDownloads)},

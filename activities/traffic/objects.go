@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -291,12 +292,12 @@ func (a *Activities) classifyWriteError(ctx context.Context, p place, live traff
 func meta(o traffic.Object) *unstructured.Unstructured { return &unstructured.Unstructured{Object: o} }
 
 func sameMarks(a, b traffic.Object) bool {
-	for _, key := range []string{rollout.AnnotationHeldBy, rollout.AnnotationRestore, traffic.AnnotationPlaces} {
-		if meta(a).GetAnnotations()[key] != meta(b).GetAnnotations()[key] {
-			return false
-		}
+	marks := func(o traffic.Object) []string {
+		has := meta(o).GetAnnotations()
+		return []string{has[rollout.AnnotationHeldBy], has[rollout.AnnotationRestore], has[traffic.AnnotationPlaces],
+			meta(o).GetLabels()[workloadops.LabelClaimed]}
 	}
-	return meta(a).GetLabels()[workloadops.LabelClaimed] == meta(b).GetLabels()[workloadops.LabelClaimed]
+	return slices.Equal(marks(a), marks(b))
 }
 
 // deletedError is the drift of an object that another client deleted.

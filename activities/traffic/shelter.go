@@ -64,8 +64,8 @@ func (d *DriftDetector) protectTraffic(ctx context.Context, claim string) error 
 // checkCanaryService checks once whether the canary Service of a pinned Service still exists that was there when the
 // watch began. A deletion before the watch leaves no event.
 func (d *DriftDetector) checkCanaryService(ctx context.Context, stable *borrowedObject, h drift.Holding) error {
-	if _, unchecked := d.uncheckedServices.Load(stable.place()); !unchecked || h.Claim == "" { // the rollout's holdings are not known yet
-		return nil
+	if _, unchecked := d.uncheckedServices.Load(stable.place()); !unchecked || h.Claim == "" {
+		return nil // it is checked, or the rollout's holdings are not known yet
 	}
 	for _, r := range h.Routings {
 		if r.Service != stable.Name || !h.Services {

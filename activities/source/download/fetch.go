@@ -310,8 +310,8 @@ func (c *Client) Read(parent context.Context, rawURL string, most int) (Document
 }
 
 // Unchanged reports whether a URL certainly still yields the same bytes, without downloading them. Otherwise only a new
-// download can show whether the digest is the same. Its errors are like those of Fetch; a URL that is no longer available
-// is an error.
+// download can show whether the digest is the same. Its errors are like those of Fetch; a URL that is no longer
+// available is an error.
 func (c *Client) Unchanged(ctx context.Context, rawURL string, was source.Fetched) (bool, error) {
 	conditions := http.Header{}
 	if was.ETag != "" {
@@ -328,9 +328,10 @@ func (c *Client) Unchanged(ctx context.Context, rawURL string, was source.Fetche
 	return isUnchanged(response, at, was), nil
 }
 
-// isUnchanged reports whether the headers prove that the bytes are the same. ETags and dates belong to one resource: they
-// mean nothing after a redirect to another one, and the query of a redirect may name another resource, which a date alone
-// does not distinguish. Another ETag does not prove other bytes: it may change with its metadata (RFC 9110, 8.8.1).
+// isUnchanged reports whether the headers prove that the bytes are the same. ETags and dates belong to one resource:
+// they mean nothing after a redirect to another one, and the query of a redirect may name another resource, which a date
+// alone does not distinguish. Another ETag does not prove other bytes: it may change with its metadata (RFC 9110,
+// 8.8.1).
 func isUnchanged(response *http.Response, at hop, was source.Fetched) bool {
 	dated := was.LastModified != "" && at.redirects == 0
 	etag, modified := response.Header.Get("ETag"), response.Header.Get("Last-Modified")
