@@ -43,6 +43,14 @@ var process = &points{
 // Hit records that the process reached a point, and kills it there if that is armed.
 func Hit(name string) { process.hit(name) }
 
+// Around makes a write between two points, <name>.before and <name>.after.
+func Around(name string, write func() error) error {
+	Hit(name + ".before")
+	err := write()
+	Hit(name + ".after")
+	return err
+}
+
 func (p *points) hit(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,55 +8,55 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/deploy/crds"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/fieldmanager"
+	"slipway.io/slipway/release/kruise/admission"
 	"slipway.io/slipway/release/kruise/definition"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
 const (
-	// fieldManager owns the fields that the engine applies.
-	fieldManager = "slipway"
 	// establishTimeout is how long the API server may take to serve an applied definition.
 	establishTimeout = 30 * time.Second
 	establishPoll    = 100 * time.Millisecond
 )
 
+// definitions is the resource of CustomResourceDefinitions.
+var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+
 // EnsureNamespace creates the engine's namespace and that of servings if they do not exist.
 func (s *Store) EnsureNamespace(ctx context.Context) error {
 	for _, name := range []string{s.namespace, s.servingNamespace} {
-		if err := s.ensureNamespace(ctx, name); err != nil {
+		_, err := s.getNamespace(ctx, name)
+		if failure.Is(err, failure.NotFound) {
+			_, err = s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				continue
+			}
+			err = asFailure(err, "namespace "+name)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *Store) ensureNamespace(ctx context.Context, name string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	object := "namespace " + name
-	_, err := s.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		return asFailure(err, object)
-	}
-	_, err = s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return asFailure(err, object)
 }
 
 // EnsureCRDs applies this build's definitions and returns when the API server serves them all.
@@ -78,14 +78,14 @@ func (s *Store) EnsureCRDs(ctx context.Context) error {
 }
 
 func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &definition); err != nil {
+	wanted := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(text, &wanted.Object); err != nil {
 		return fmt.Errorf("read the definition %s: %w", file, err)
 	}
-	object := "definition " + definition.Name
+	object := "definition " + wanted.GetName()
 	foreign := false
 	err := failure.RetryOnConflict(object, func() (err error) {
-		foreign, err = s.applyCRD(ctx, definition.Name, text)
+		foreign, err = s.applyCRD(ctx, wanted)
 		return err
 	})
 	if foreign || err != nil {
@@ -93,8 +93,8 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 	}
 	err = wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true,
 		func(ctx context.Context) (bool, error) {
-			found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
-			return err == nil && established(found), err
+			found, err := s.crds.CustomResourceDefinitions().Get(ctx, wanted.GetName(), metav1.GetOptions{})
+			return err == nil && apihelpers.IsCRDConditionTrue(found, apiextensionsv1.Established), err
 		})
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return failure.New(failure.Unreachable, "%s is not served %s after it was applied: check its conditions",
@@ -105,14 +105,9 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 }
 
 // applyCRD applies one definition, unless the cluster has one of that name from another product.
-func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign bool, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
+func (s *Store) applyCRD(ctx context.Context, wanted *unstructured.Unstructured) (foreign bool, err error) {
+	name := wanted.GetName()
 	object := "definition " + name
-	var wanted unstructured.Unstructured
-	if err := yaml.Unmarshal(text, &wanted.Object); err != nil {
-		return false, fmt.Errorf("read the %s: %w", object, err)
-	}
 	found, err := s.crds.CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -121,20 +116,14 @@ func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign
 	case isForeign(found):
 		return true, nil
 	case isConverted(found):
-		if err := keepServed(&wanted, found); err != nil {
+		if err := keepServed(wanted, found); err != nil {
 			return false, fmt.Errorf("read the %s: %w", object, err)
 		}
 	}
-	if err == nil && isUpToDate(found, &wanted) {
+	if err == nil && isUpToDate(found, wanted) {
 		return false, nil
 	}
-	body, err := wanted.MarshalJSON()
-	if err != nil {
-		return false, fmt.Errorf("write the %s: %w", object, err)
-	}
-	_, err = s.crds.CustomResourceDefinitions().Patch(ctx, name, types.ApplyYAMLPatchType, body,
-		metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)})
-	return false, asFailure(err, object)
+	return false, asFailure(s.apply(ctx, definitions, wanted), object)
 }
 
 // isUpToDate reports whether a definition is as wanted. Applying it again would only make the API server compile all
@@ -151,14 +140,8 @@ func isUpToDate(found *apiextensionsv1.CustomResourceDefinition, wanted *unstruc
 		contains(found.Annotations, want.Annotations)
 }
 
-func contains(have, want map[string]string) bool {
-	for key, value := range want {
-		if have[key] != value {
-			return false
-		}
-	}
-	return true
-}
+// contains reports whether labels or annotations include these.
+func contains(have, want labels.Set) bool { return want.AsSelectorPreValidated().Matches(have) }
 
 // keepServed keeps versions served that a server converts: the list of versions has a single owner. A concurrent write
 // by a server makes the write a Conflict.
@@ -183,27 +166,8 @@ func isForeign(found *apiextensionsv1.CustomResourceDefinition) bool {
 	return found.Spec.Group != v1alpha1.GroupVersion.Group && !definition.IsOurs(found.Labels)
 }
 
-func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
-	for _, condition := range definition.Status.Conditions {
-		if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-			return true
-		}
-	}
-	return false
-}
-
-// CheckCluster returns an error if the home cluster, or the engine's namespace in it, cannot be read.
-func (s *Store) CheckCluster(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := s.core.Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
-	return asFailure(err, "namespace "+s.namespace)
-}
-
 // CheckCRDs returns an error if one of the engine's own kinds cannot be read.
 func (s *Store) CheckCRDs(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	for _, check := range []func(context.Context) error{s.services.check, s.plans.check, s.parties.check,
 		s.checkTraffic, s.appImages.check,
 		s.servings.check} {
@@ -222,36 +186,23 @@ func (s *Store) checkTraffic(ctx context.Context) error {
 }
 
 // Setup prepares the home cluster, and retries until it succeeds: a process that starts before its cluster waits for
-// it, and /readyz reports that.
+// it, and /readyz reports that. Then it watches the records.
 type Setup struct {
+	watch.Background
 	store   *Store
 	install bool
 	log     *slog.Logger
-	cancel  context.CancelFunc
-	done    chan struct{}
 }
 
 // NewSetup returns the setup of store's cluster; with install it applies the definitions and creates the engine's
 // namespace.
 func NewSetup(store *Store, install bool, log *slog.Logger) *Setup {
-	return &Setup{store: store, install: install, log: log, done: make(chan struct{})}
+	return &Setup{store: store, install: install, log: log}
 }
 
 // Start starts the setup in the background and returns at once.
 func (s *Setup) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	go func() {
-		defer close(s.done)
-		s.run(ctx)
-	}()
-	return nil
-}
-
-// Stop ends the setup and the watch on records.
-func (s *Setup) Stop(context.Context) error {
-	s.cancel()
-	<-s.done
+	s.Begin(s.run)
 	return nil
 }
 
@@ -291,4 +242,33 @@ func (s *Setup) prepareObjects(ctx context.Context) error {
 		s.log.WarnContext(ctx, "the admission policies for Rollouts can't be installed", "error", err)
 	}
 	return s.store.EnsureNamespace(ctx)
+}
+
+// EnsureRolloutPolicies applies the admission policies for Rollouts. They refer to Rollouts, so the definition has to
+// exist. With another product's definition they are not needed, and on a cluster that does not serve such policies they
+// are not possible.
+func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
+	crd, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
+	if err != nil {
+		return asFailure(err, "definition "+definition.Name)
+	}
+	if !definition.IsOurs(crd.Labels) {
+		return nil
+	}
+	for _, policy := range admission.Policies() {
+		err := s.apply(ctx, kube.ResourceOf(policy), policy)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return asFailure(err, policy.GetKind()+" "+policy.GetName())
+		}
+	}
+	return nil
+}
+
+func (s *Store) apply(ctx context.Context, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
+	_, err := s.untyped.Resource(resource).Apply(ctx, o.GetName(), o,
+		metav1.ApplyOptions{FieldManager: fieldmanager.Slipway, Force: true})
+	return err
 }

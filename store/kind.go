@@ -11,10 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/tools/pager"
 
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/fieldmanager"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -70,17 +74,28 @@ func (k kind[E, T]) check(ctx context.Context) error {
 
 // page reads one page in order of name; next is the cursor of the next page, "" on the last one.
 func (k kind[E, T]) page(ctx context.Context, limit int, cursor string) (items []E, next string, err error) {
-	list, err := listPage(ctx, k, limit, cursor)
+	list, err := listPage(ctx, k, metav1.ListOptions{Limit: int64(limit), Continue: cursor})
 	if err != nil {
 		return nil, "", asFailure(err, "the list of "+k.plural)
 	}
 	return list.Items, list.Continue, nil
 }
 
+// all reads all objects that a label selector matches ("": all), page by page, and passes each to take.
+func (k kind[E, T]) all(ctx context.Context, selector string, take func(T)) error {
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return listPage(ctx, k, o)
+	})
+	pages.PageBufferSize = 0 // records are large
+	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, func(o runtime.Object) error {
+		take(o.(T))
+		return nil
+	})
+	return asFailure(err, "the list of "+k.plural)
+}
+
 // get reads one object. It is not found if the object of that name has another ID.
 func (k kind[E, T]) get(ctx context.Context, id string) (T, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	found, err := k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
 	if err != nil {
 		return nil, asFailure(err, k.objectName(id))
@@ -93,37 +108,47 @@ func (k kind[E, T]) get(ctx context.Context, id string) (T, error) {
 
 // create creates an object; an existing one of its name is a Conflict.
 func (k kind[E, T]) create(ctx context.Context, object T) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := k.Create(ctx, object, metav1.CreateOptions{})
-	return asFailure(err, k.objectName(object.GetName()))
+	return write(ctx, k, object, k.Create, metav1.CreateOptions{})
 }
 
-// update replaces the object that was read; a change since is a Conflict. Afterwards object holds the stored state.
+// update replaces the object that was read; a change since is a Conflict.
 func (k kind[E, T]) update(ctx context.Context, object T) error {
-	return k.write(ctx, object, k.Update)
+	return write(ctx, k, object, k.Update, metav1.UpdateOptions{})
 }
 
-// updateStatus is update for the status only.
-func (k kind[E, T]) updateStatus(ctx context.Context, object T) error {
-	return k.write(ctx, object, k.UpdateStatus)
-}
-
-func (k kind[E, T]) write(ctx context.Context, object T,
-	write func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	written, err := write(ctx, object, metav1.UpdateOptions{})
+// write makes a write of an object. Afterwards object holds the stored state.
+func write[E any, T object[E], O any](ctx context.Context, k kind[E, T], object T,
+	call func(context.Context, T, O) (T, error), options O) error {
+	written, err := call(ctx, object, options)
 	if err == nil {
 		*object = *written
 	}
 	return asFailure(err, k.objectName(object.GetName()))
 }
 
+// patcher is a client that patches objects of one kind.
+type patcher[T any] interface {
+	Patch(ctx context.Context, name string, form types.PatchType, patch []byte, o metav1.PatchOptions,
+		subresources ...string) (T, error)
+}
+
+// patch changes an object by a merge patch, or by a JSON Patch if change is a list of operations, and returns the
+// stored object.
+func patch[T any](ctx context.Context, client patcher[T], name string, change any, subresources ...string) (T, error) {
+	form := types.MergePatchType
+	if _, is := change.([]jsonpatch.Op); is {
+		form = types.JSONPatchType
+	}
+	body, err := json.Marshal(change)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return client.Patch(ctx, name, form, body, metav1.PatchOptions{FieldManager: fieldmanager.Slipway}, subresources...)
+}
+
 // delete deletes an object; if it does not meet the preconditions, it is a Conflict. nil: no preconditions.
 func (k kind[E, T]) delete(ctx context.Context, id string, only *metav1.Preconditions) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	return asFailure(k.Delete(ctx, v1alpha1.ObjectName(id), metav1.DeleteOptions{Preconditions: only}),
 		k.objectName(id))
 }
@@ -132,8 +157,6 @@ func (k kind[E, T]) delete(ctx context.Context, id string, only *metav1.Precondi
 // writes only a difference, with the read version as precondition. If nothing differs, changed is false.
 func put[E any, T object[E], S any](ctx context.Context, k kind[E, T], id string, spec S,
 	specOf func(T) *S) (created, changed bool, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	for range failure.MaxConflictAttempts {
 		var stored T
 		stored, err = k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
@@ -192,37 +215,18 @@ func generic(value any) (any, error) {
 	return plain, json.Unmarshal(text, &plain)
 }
 
-// pageSize is the page size when all objects are read.
-const pageSize = 500
-
 // listPage reads one page in order of name. A cursor that the API server has forgotten (after some minutes) continues
 // from the same name in the current state.
 func listPage[L runtime.Object](ctx context.Context, from interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
-}, limit int, cursor string) (L, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	list, err := from.List(ctx, metav1.ListOptions{Limit: int64(limit), Continue: cursor})
+}, options metav1.ListOptions) (L, error) {
+	list, err := from.List(ctx, options)
 	var status apierrors.APIStatus
 	if apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
-		list, err = from.List(ctx, metav1.ListOptions{Limit: int64(limit), Continue: status.Status().Continue})
+		options.Continue = status.Status().Continue
+		list, err = from.List(ctx, options)
 	}
 	return list, err
-}
-
-// all reads all pages.
-func all[E any](page func(cursor string) (items []E, next string, err error)) ([]E, error) {
-	found := []E{}
-	for cursor := ""; ; {
-		items, next, err := page(cursor)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, items...)
-		if cursor = next; next == "" {
-			return found, nil
-		}
-	}
 }
 
 // asFailure turns the API server's error about one object ("plan shop") into a typed failure. An error that is not

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,9 @@ import (
 	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/history"
+	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -33,11 +38,8 @@ func (s *Store) Snapshot(ctx context.Context, task string) (plan.Snapshot, error
 // PlanOfTask returns the plan that a task executes, "" if the task's record no longer exists.
 func (s *Store) PlanOfTask(ctx context.Context, task string) (string, error) {
 	record, err := s.GetRecord(ctx, task)
-	if failure.Is(err, failure.NotFound) {
-		return "", nil
-	}
 	if err != nil {
-		return "", err
+		return "", failure.Ignore(err, failure.NotFound)
 	}
 	return record.Spec.Subject, nil
 }
@@ -45,51 +47,47 @@ func (s *Store) PlanOfTask(ctx context.Context, task string) (string, error) {
 // CompleteTask writes the final task into its record and keeps the newest keep records of its plan (0: keepRecords). It
 // is idempotent.
 func (s *Store) CompleteTask(ctx context.Context, task plan.Task, keep int) error {
-	return s.complete(ctx, v1alpha1.KindTask, task.Plan, ending{record: v1alpha1.RecordName(v1alpha1.KindTask, task.ID),
-		state: string(task.State), reason: task.Reason, began: task.StartedAt, finished: task.FinishedAt,
-		workflow: task.Workflow, status: task,
-		packages: task.Packages(), services: new(task.Counts())}, keep)
+	name := v1alpha1.RecordName(v1alpha1.KindTask, task.ID)
+	outcome := v1alpha1.ReleaseOutcome{State: string(task.State), Reason: task.Reason,
+		StartedAt: microTime(task.StartedAt), FinishedAt: microTime(task.FinishedAt), Packages: task.Packages(),
+		Services: new(task.Counts())}
+	if err := s.complete(ctx, v1alpha1.KindTask, name, outcome, ending{task.Workflow, task}); err != nil {
+		return err
+	}
+	_, err := s.PruneRecords(ctx, v1alpha1.KindTask, task.Plan, name, keep)
+	return err
 }
 
 // CompleteRollout writes the final status of a rollout into its record and keeps the newest keep records of its name
 // (0: keepRecords). It is idempotent.
 func (s *Store) CompleteRollout(ctx context.Context, record string, status rollout.Status, keep int) error {
-	subject := v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(status.Party, status.Namespace, status.Name))
-	return s.complete(ctx, v1alpha1.KindRollout, subject,
-		ending{record: record, state: string(status.Phase), reason: status.Reason,
-			began: &status.CreatedAt, finished: status.FinishedAt, workflow: status.Workflow, status: status,
-			packages: status.Packages(), skipPrune: status.Revision > 0 &&
-				status.Revision <= int64(cmp.Or(keep, keepRecords)/2)}, keep)
-}
-
-// ending is how a release ended; status is its last status.
-type ending struct {
-	record, state, reason string
-	began, finished       *time.Time
-	workflow              *audit.WorkflowRef
-	status                any
-	packages              []string
-	services              *plan.ServiceCounts
-	// skipPrune is true if the subject cannot have enough records yet for one to be pruned.
-	skipPrune bool
-}
-
-func (s *Store) complete(ctx context.Context, kind, subject string, end ending, keep int) error {
-	body, err := v1alpha1.EncodeBody(end.status)
-	if err != nil {
-		return failure.New(failure.Refused, "record %s cannot be written: %v", end.record, err)
+	outcome := v1alpha1.ReleaseOutcome{State: string(status.Phase), Reason: status.Reason,
+		StartedAt: microTime(&status.CreatedAt), FinishedAt: microTime(status.FinishedAt), Packages: status.Packages()}
+	err := s.complete(ctx, v1alpha1.KindRollout, record, outcome, ending{status.Workflow, status})
+	tooFew := status.Revision > 0 && status.Revision <= int64(cmp.Or(keep, keepRecords)/2)
+	if err != nil || tooFew {
+		return err // the subject cannot have enough records yet for one to be pruned
 	}
-	outcome := v1alpha1.ReleaseOutcome{State: end.state, Reason: end.reason, Body: body,
-		StartedAt:  microTime(end.began),
-		FinishedAt: microTime(end.finished), Packages: end.packages, Services: end.services}
+	subject := v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(status.Party, status.Namespace, status.Name))
+	_, err = s.PruneRecords(ctx, v1alpha1.KindRollout, subject, record, keep)
+	return err
+}
+
+// ending is the last status of a release, and its workflow.
+type ending struct {
+	workflow *audit.WorkflowRef
+	status   any
+}
+
+func (s *Store) complete(ctx context.Context, kind, record string, outcome v1alpha1.ReleaseOutcome, end ending) error {
+	var err error
+	if outcome.Body, err = v1alpha1.EncodeBody(end.status); err != nil {
+		return failure.New(failure.Refused, "record %s cannot be written: %v", record, err)
+	}
 	if end.workflow != nil {
 		outcome.RunID = end.workflow.RunID
 	}
-	if err := s.CompleteRelease(ctx, kind, end.record, outcome); err != nil || end.skipPrune {
-		return err
-	}
-	_, err = s.PruneRecords(ctx, kind, subject, end.record, keep)
-	return err
+	return s.CompleteRelease(ctx, kind, record, outcome)
 }
 
 func microTime(at *time.Time) *instant.Micro {
@@ -160,4 +158,75 @@ func (s *Store) endServing(ctx context.Context, record *v1alpha1.ReleaseRecord, 
 	return s.writeOutcome(ctx, record, v1alpha1.ReleaseOutcome{State: string(end.State), Reason: end.Reason,
 		RunID: asked.RunID, Body: body,
 		StartedAt: new(instant.MicroOf(asked.StartedAt)), FinishedAt: new(instant.MicroOf(end.At))})
+}
+
+// RolloutLabels select the records of all releases of a rollout's name.
+func RolloutLabels(party, namespace, name string) map[string]string {
+	return map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout,
+		v1alpha1.LabelSubject: v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(party, namespace, name))}
+}
+
+// NewRolloutRecord returns the record of a release that begins, with Asked's spec, number, task and labels. The caller
+// adds its name, time, actor and reason.
+func NewRolloutRecord(asked machine.Request) (*v1alpha1.ReleaseRecord, error) {
+	spec := asked.Spec
+	snapshot, err := v1alpha1.EncodeBody(spec)
+	if err != nil {
+		return nil, err
+	}
+	party := spec.Workload().PartyOrDefault()
+	record := &v1alpha1.ReleaseRecord{Spec: v1alpha1.ReleaseRecordSpec{Kind: v1alpha1.KindRollout,
+		Subject: v1alpha1.RolloutSubject(party, spec.Namespace, spec.Name), Comment: asked.Outline(),
+		Workload: &spec.WorkloadRef,
+		Style:    string(spec.Strategy.Style), WorkflowID: rollout.WorkflowID(party, spec.Namespace, spec.Name),
+		Snapshot: snapshot}}
+	record.Labels = RolloutLabels(party, spec.Namespace, spec.Name)
+	if asked.RollBackFrozen {
+		record.Labels[v1alpha1.LabelRollBackFrozen] = "true"
+	} else {
+		record.Labels[v1alpha1.LabelRevision] = strconv.FormatInt(asked.Revision, 10)
+	}
+	if asked.Task != "" {
+		record.Labels[v1alpha1.LabelTask] = asked.Task
+	}
+	return record, nil
+}
+
+// RolloutAsked returns the request of a record's release; the caller passes the decoded spec.
+func RolloutAsked(record *v1alpha1.ReleaseRecord, spec strategy.Spec) machine.Request {
+	return machine.Request{Spec: spec, Record: record.Name, CreatedAt: record.Spec.CreatedAt.UTC(),
+		Actor:  record.Spec.Actor,
+		Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], RollBackFrozen: IsRestoreOnly(record),
+		Revision: v1alpha1.RevisionOf(record),
+		Task:     record.Labels[v1alpha1.LabelTask]}
+}
+
+// IsRestoreOnly reports whether a record's release deploys nothing, and only restores what an earlier release left
+// frozen.
+func IsRestoreOnly(record *v1alpha1.ReleaseRecord) bool {
+	return record.Labels[v1alpha1.LabelRollBackFrozen] != ""
+}
+
+// NextNumber returns the number of the next release of a name; records are all of that name. A release that only
+// restored a frozen split has none.
+func NextNumber(records []*v1alpha1.ReleaseRecord) int64 {
+	var numbers []int64
+	for _, record := range records {
+		if !IsRestoreOnly(record) {
+			numbers = append(numbers, v1alpha1.RevisionOf(record))
+		}
+	}
+	return history.Next(numbers)
+}
+
+// NumberTaken reports whether one of these records has the same number and was written first.
+func NumberTaken(record *v1alpha1.ReleaseRecord, among []*v1alpha1.ReleaseRecord) bool {
+	return slices.ContainsFunc(among, func(other *v1alpha1.ReleaseRecord) bool {
+		if other.Name == record.Name || IsRestoreOnly(other) ||
+			v1alpha1.RevisionOf(other) != v1alpha1.RevisionOf(record) {
+			return false
+		}
+		return cmp.Or(other.Spec.CreatedAt.Compare(record.Spec.CreatedAt.Time),
+			cmp.Compare(other.Name, record.Name)) < 0
+	})
 }

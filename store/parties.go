@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/recent"
@@ -18,11 +18,8 @@ import (
 // DefaultNamespace returns the default namespace of a party's workloads; "" if the party has none.
 func (s *Store) DefaultNamespace(ctx context.Context, party string) (string, error) {
 	object, err := s.parties.get(ctx, cmp.Or(party, catalog.DefaultParty))
-	if failure.Is(err, failure.NotFound) {
-		return "", nil
-	}
 	if err != nil {
-		return "", err
+		return "", failure.Ignore(err, failure.NotFound)
 	}
 	return object.Spec.Namespace, nil
 }
@@ -64,21 +61,37 @@ func (s *Store) FindQueue(ctx context.Context, party string) (queue string, know
 	if party == catalog.DefaultParty {
 		return catalog.PartyQueue(party), true, nil
 	}
-	call, cancel := bounded(ctx)
-	defer cancel()
-	_, err = s.core.Namespaces().Get(call, party, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, asFailure(err, "namespace "+party)
+	if _, err = s.getNamespace(ctx, party); err != nil {
+		return "", false, failure.Ignore(err, failure.NotFound)
 	}
 	return s.FindQueue(ctx, catalog.DefaultParty)
 }
 
+func (s *Store) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	found, err := s.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
+	return found, asFailure(err, "namespace "+name)
+}
+
+// NamespaceLabels returns the labels of a namespace; none if it does not exist.
+func (s *Store) NamespaceLabels(ctx context.Context, name string) (map[string]string, error) {
+	found, err := s.getNamespace(ctx, name)
+	if err != nil {
+		return nil, failure.Ignore(err, failure.NotFound)
+	}
+	return found.Labels, nil
+}
+
+// CheckCluster returns an error if the home cluster, or the engine's namespace in it, cannot be read.
+func (s *Store) CheckCluster(ctx context.Context) error {
+	_, err := s.getNamespace(ctx, s.namespace)
+	return err
+}
+
 // ListParties reads all Party objects, in order of name; there are few.
 func (s *Store) ListParties(ctx context.Context) ([]v1alpha1.Party, error) {
-	return all(func(cursor string) ([]v1alpha1.Party, string, error) { return s.parties.page(ctx, pageSize, cursor) })
+	found := []v1alpha1.Party{}
+	err := s.parties.all(ctx, "", func(p *v1alpha1.Party) { found = append(found, *p) })
+	return found, err
 }
 
 // GetParty reads a Party object. A party may be known without one: see FindQueue.

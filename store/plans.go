@@ -2,11 +2,9 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -48,35 +46,18 @@ func (s *Store) DeletePlan(ctx context.Context, name, resourceVersion string) er
 // ClaimPlan makes the task the plan's current one if the plan is still at that resourceVersion; otherwise it is a
 // Conflict. Of several claims of one version, one wins.
 func (s *Store) ClaimPlan(ctx context.Context, name, resourceVersion, task string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	now := metav1.NewTime(time.Now().UTC())
-	patch, err := json.Marshal(map[string]any{
+	_, err := patch(ctx, s.plans, v1alpha1.ObjectName(name), map[string]any{
 		"metadata": map[string]any{"resourceVersion": resourceVersion},
-		"status":   v1alpha1.DeployPlanStatus{Task: task, TaskClaimedAt: &now},
-	})
-	if err != nil {
-		return asFailure(err, "plan "+name)
-	}
-	_, err = s.plans.Patch(ctx, v1alpha1.ObjectName(name), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		"status":   v1alpha1.DeployPlanStatus{Task: task, TaskClaimedAt: new(metav1.NewTime(time.Now().UTC()))},
+	}, "status")
 	return asFailure(err, "plan "+name)
 }
 
-// Live is the current task of a plan, and the plan's version at that time.
-type Live struct {
-	// Task is the newest task of the plan, "" if the plan has none or does not exist.
-	Task            string
-	ResourceVersion string
-}
-
-// LiveTask reads a plan's current task.
-func (s *Store) LiveTask(ctx context.Context, name string) (Live, error) {
+// LiveTask reads the newest task of a plan, "" if the plan has none or does not exist, and the plan's version.
+func (s *Store) LiveTask(ctx context.Context, name string) (task, resourceVersion string, err error) {
 	found, err := s.GetPlan(ctx, name)
-	if failure.Is(err, failure.NotFound) {
-		return Live{}, nil
-	}
 	if err != nil {
-		return Live{}, err
+		return "", "", failure.Ignore(err, failure.NotFound)
 	}
-	return Live{Task: found.Status.Task, ResourceVersion: found.ResourceVersion}, nil
+	return found.Status.Task, found.ResourceVersion, nil
 }

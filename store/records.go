@@ -3,16 +3,19 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
+	"sync"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/v1alpha1"
@@ -25,14 +28,11 @@ var recordResource = v1alpha1.GroupVersion.WithResource("releaserecords")
 
 // CreateRecord writes the record of a release that begins. An existing record of that name is a Conflict.
 func (s *Store) CreateRecord(ctx context.Context, record *v1alpha1.ReleaseRecord) error {
-	call, cancel := bounded(ctx)
-	defer cancel()
-	created, err := s.records.Create(call, record, metav1.CreateOptions{})
-	if err != nil {
-		return asFailure(err, "record "+record.Name)
+	err := s.records.create(ctx, record)
+	if err == nil {
+		s.awaitCached(ctx, record.Name, record.ResourceVersion)
 	}
-	s.awaitCached(ctx, created.Name, created.ResourceVersion)
-	return nil
+	return err
 }
 
 // GetRecord reads the complete record of a task.
@@ -76,20 +76,10 @@ func (s *Store) listRecords(ctx context.Context, with map[string]string) ([]*v1a
 
 // FindRecords is ListRecords from the API server: it includes the latest writes of other processes.
 func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]*v1alpha1.ReleaseRecord, error) {
-	selector := labels.SelectorFromSet(with).String()
-	found, err := all(func(cursor string) ([]*v1alpha1.ReleaseRecord, string, error) {
-		ctx, cancel := bounded(ctx)
-		defer cancel()
-		list, err := s.records.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: pageSize, Continue: cursor})
-		if err != nil {
-			return nil, "", asFailure(err, "the list of records")
-		}
-		items := make([]*v1alpha1.ReleaseRecord, len(list.Items))
-		for i := range list.Items {
-			items[i] = &list.Items[i]
-			dropBodies(items[i])
-		}
-		return items, list.Continue, nil
+	found := []*v1alpha1.ReleaseRecord{}
+	err := s.records.all(ctx, labels.SelectorFromSet(with).String(), func(record *v1alpha1.ReleaseRecord) {
+		dropBodies(record)
+		found = append(found, record)
 	})
 	return newestFirst(found), err
 }
@@ -113,16 +103,9 @@ func (s *Store) CompleteRelease(ctx context.Context, kind, name string, outcome 
 // has an outcome, is of another kind, or does not exist.
 func (s *Store) addOutcome(ctx context.Context, kind, name string, outcome v1alpha1.ReleaseOutcome) (written bool,
 	err error) {
-	call, cancel := bounded(ctx)
-	defer cancel()
-	patch, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test("/outcome", nil),
-		jsonpatch.Test("/metadata/labels/"+jsonpatch.Escape(v1alpha1.LabelKind), kind),
-		jsonpatch.Add("/outcome", outcome),
-		jsonpatch.Add("/metadata/labels/"+jsonpatch.Escape(v1alpha1.LabelState), outcome.State)})
-	if err != nil {
-		return false, asFailure(err, "record "+name)
-	}
-	record, err := s.records.Patch(call, name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	record, err := patch(ctx, s.records, name, []jsonpatch.Op{jsonpatch.Test("/outcome", nil),
+		jsonpatch.Test(jsonpatch.Label(v1alpha1.LabelKind), kind), jsonpatch.Add("/outcome", outcome),
+		jsonpatch.Add(jsonpatch.Label(v1alpha1.LabelState), outcome.State)})
 	if err == nil {
 		s.awaitCached(ctx, record.Name, record.ResourceVersion)
 		return true, nil
@@ -137,17 +120,11 @@ func (s *Store) addOutcome(ctx context.Context, kind, name string, outcome v1alp
 
 func (s *Store) writeOutcome(ctx context.Context, record *v1alpha1.ReleaseRecord,
 	outcome v1alpha1.ReleaseOutcome) error {
-	call, cancel := bounded(ctx)
-	defer cancel()
-	patch, err := json.Marshal(map[string]any{
+	written, err := patch(ctx, s.records, record.Name, map[string]any{
 		"metadata": map[string]any{"resourceVersion": record.ResourceVersion,
 			"labels": map[string]string{v1alpha1.LabelState: outcome.State}},
 		"outcome": outcome,
 	})
-	if err != nil {
-		return asFailure(err, "record "+record.Name)
-	}
-	written, err := s.records.Patch(call, record.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return asFailure(err, "record "+record.Name)
 	}
@@ -164,7 +141,7 @@ func (s *Store) DeleteRecord(ctx context.Context, task string) error {
 func (s *Store) DeleteRelease(ctx context.Context, name string) error {
 	err := s.records.delete(ctx, name, nil)
 	if err == nil {
-		s.awaitRemoved(ctx, name)
+		s.await(ctx, func() bool { return s.recordCache.Get(s.namespace, name) == nil })
 	}
 	return err
 }
@@ -198,18 +175,19 @@ func (s *Store) PruneRecords(ctx context.Context, kind, subject, except string, 
 	if err != nil {
 		return 0, err
 	}
-	keep = cmp.Or(keep, keepRecords)
-	pruned := 0
-	for _, old := range complete[min(keep, len(complete)):] {
-		if old.Name == except {
-			continue
-		}
-		if err := failure.Ignore(s.prune(ctx, old), failure.NotFound); err != nil {
-			return pruned, err
-		}
-		pruned++
+	pruned, err := s.prune(ctx, slices.DeleteFunc(complete[min(cmp.Or(keep, keepRecords), len(complete)):],
+		func(old metav1.PartialObjectMetadata) bool { return old.Name == except }))
+	if err != nil {
+		return pruned, err
 	}
-	return pruned, s.dropOldKeys(ctx, subject)
+	// what is left of pruned records whose keys have expired
+	keys, err := s.completeRecords(ctx, v1alpha1.KindKey, subject)
+	if err == nil {
+		_, err = s.prune(ctx, slices.DeleteFunc(keys, func(old metav1.PartialObjectMetadata) bool {
+			return time.Since(old.CreationTimestamp.Time) <= v1alpha1.KeyLifetime
+		}))
+	}
+	return pruned, err
 }
 
 // completeRecords returns the completed records of a subject, newest first, without their bodies. Creation timestamps
@@ -218,9 +196,7 @@ func (s *Store) completeRecords(ctx context.Context, kind, subject string) ([]me
 	selector := labels.SelectorFromSet(map[string]string{v1alpha1.LabelKind: kind,
 		v1alpha1.LabelSubject: subject}).String() + "," +
 		v1alpha1.LabelState
-	call, cancel := bounded(ctx)
-	defer cancel()
-	list, err := s.metadata.Resource(recordResource).Namespace(s.namespace).List(call,
+	list, err := s.metadata.Resource(recordResource).Namespace(s.namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, asFailure(err, "the list of records")
@@ -236,38 +212,140 @@ func (s *Store) completeRecords(ctx context.Context, kind, subject string) ([]me
 // emptyBody replaces a pruned body: the definition requires one.
 var emptyBody = []byte("-")
 
-// prune deletes a record, or everything but its key.
-func (s *Store) prune(ctx context.Context, old metav1.PartialObjectMetadata) error {
+// prune deletes records, or everything but their keys, and returns how many.
+func (s *Store) prune(ctx context.Context, old []metav1.PartialObjectMetadata) (int, error) {
+	for i, record := range old {
+		if err := failure.Ignore(s.pruneOne(ctx, record), failure.NotFound); err != nil {
+			return i, err
+		}
+	}
+	return len(old), nil
+}
+
+func (s *Store) pruneOne(ctx context.Context, old metav1.PartialObjectMetadata) error {
 	if old.Labels[v1alpha1.LabelIdempotencyKey] == "" || time.Since(old.CreationTimestamp.Time) > v1alpha1.KeyLifetime {
 		return s.records.delete(ctx, old.Name, nil)
 	}
-	patch, err := json.Marshal(map[string]any{
+	_, err := patch(ctx, s.records, old.Name, map[string]any{
 		"metadata": map[string]any{"labels": map[string]string{v1alpha1.LabelKind: v1alpha1.KindKey}},
 		"spec":     map[string]any{"snapshot": emptyBody},
 		"outcome":  map[string]any{"body": emptyBody, "packages": nil},
 	})
-	if err != nil {
-		return asFailure(err, "record "+old.Name)
-	}
-	call, cancel := bounded(ctx)
-	defer cancel()
-	_, err = s.records.Patch(call, old.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return asFailure(err, "record "+old.Name)
 }
 
-// dropOldKeys deletes the remains of a subject's pruned records once their keys have expired.
-func (s *Store) dropOldKeys(ctx context.Context, subject string) error {
-	left, err := s.completeRecords(ctx, v1alpha1.KindKey, subject)
-	if err != nil {
-		return err
-	}
-	for _, old := range left {
-		if time.Since(old.CreationTimestamp.Time) <= v1alpha1.KeyLifetime {
-			continue
-		}
-		if err := failure.Ignore(s.prune(ctx, old), failure.NotFound); err != nil {
-			return err
-		}
-	}
-	return nil
+const (
+	// cacheTimeout is how long a write waits until the watch delivers it. A slow watch delays lists, but does not fail
+	// the write.
+	cacheTimeout = 2 * time.Second
+	// cachePoll is how often the cache is checked meanwhile.
+	cachePoll = 5 * time.Millisecond
+)
+
+// Run keeps the list of records in memory and notifies about changes of servings, until the context ends. Without it
+// the store lists from the API server, and notifies about nothing.
+func (s *Store) Run(ctx context.Context) {
+	var watches sync.WaitGroup
+	watches.Go(func() { s.recordCache.Run(ctx) })
+	watches.Go(func() { s.servingEvents.Run(ctx) })
+	watches.Wait()
 }
+
+// watchRecords watches the records and keeps what a list shows: the bodies, most of their size, are dropped on arrival.
+func (s *Store) watchRecords() *watch.Watch[*v1alpha1.ReleaseRecord] {
+	w := watch.New(watch.From(nil, func(string) records { return s.watchedRecords }),
+		func(record *v1alpha1.ReleaseRecord) (*v1alpha1.ReleaseRecord, error) {
+			dropBodies(record)
+			internTexts(record)
+			return record, nil
+		}, watch.Options{Namespaces: []string{s.namespace}})
+	for _, label := range indexedLabels {
+		w.Index(label, func(record *v1alpha1.ReleaseRecord) []string { return []string{record.Labels[label]} })
+	}
+	return w
+}
+
+// indexedLabels are the labels by which records are indexed, the most selective first.
+var indexedLabels = []string{v1alpha1.LabelIdempotencyKey, v1alpha1.LabelSubject, v1alpha1.LabelKind}
+
+func dropBodies(record *v1alpha1.ReleaseRecord) {
+	record.ManagedFields = nil
+	record.Spec.Snapshot = nil
+	if record.Outcome != nil {
+		record.Outcome.Body = nil
+	}
+}
+
+// internTexts stores equal texts of many records once: labels, and names of kinds, subjects and workflows, are a
+// quarter of their size.
+func internTexts(record *v1alpha1.ReleaseRecord) {
+	spec := &record.Spec
+	texts := []*string{&record.Kind, &record.APIVersion, &record.Namespace, &spec.Kind, &spec.Subject, &spec.Style,
+		&spec.WorkflowID, &spec.Actor}
+	if w := spec.Workload; w != nil {
+		texts = append(texts, &w.APIVersion, &w.Kind, &w.Name)
+	}
+	if o := record.Outcome; o != nil {
+		texts = append(texts, &o.State, &o.Reason)
+	}
+	for _, text := range texts {
+		*text = intern(*text)
+	}
+	labelled := make(map[string]string, len(record.Labels))
+	for label, value := range record.Labels {
+		labelled[intern(label)] = intern(value)
+	}
+	record.Labels = labelled
+}
+
+// intern returns the shared copy of a text; a copy without references is freed.
+func intern(text string) string { return unique.Make(text).Value() }
+
+// cachedRecords returns the records with these labels from memory. They are shared and must not be modified. The
+// records of one subject are found by an index.
+func (s *Store) cachedRecords(with map[string]string) []*v1alpha1.ReleaseRecord {
+	var found []*v1alpha1.ReleaseRecord
+	selector := labels.SelectorFromSet(with)
+	for _, record := range s.indexed(with) {
+		if selector.Matches(labels.Set(record.Labels)) {
+			found = append(found, record)
+		}
+	}
+	return found
+}
+
+// indexed returns a superset of the records with these labels, by an index if possible.
+func (s *Store) indexed(with map[string]string) []*v1alpha1.ReleaseRecord {
+	for _, label := range indexedLabels {
+		if value, asked := with[label]; asked {
+			return s.recordCache.By(label, value)
+		}
+	}
+	return s.recordCache.List()
+}
+
+// awaitCached waits until the list in memory has the object at that version or a later one, so that a list after the
+// write contains it.
+func (s *Store) awaitCached(ctx context.Context, name, version string) {
+	s.await(ctx, func() bool {
+		record := s.recordCache.Get(s.namespace, name)
+		if record == nil {
+			return false
+		}
+		order, err := resourceversion.CompareResourceVersion(record.ResourceVersion, version)
+		return err == nil && order >= 0
+	})
+}
+
+func (s *Store) await(ctx context.Context, done func() bool) {
+	if !s.Watching() {
+		return
+	}
+	// The write has succeeded even if the watch is slow, so there is no error to return.
+	_ = wait.PollUntilContextTimeout(ctx, cachePoll, cacheTimeout, true, func(context.Context) (bool, error) {
+		return done(), nil
+	})
+}
+
+// Watching reports whether the list in memory is complete and up to date.
+func (s *Store) Watching() bool { return s.recordCache.Synced() }

@@ -3,16 +3,20 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/trafficrouting"
+	"slipway.io/slipway/release/v1alpha1"
 )
 
 // RolloutObject is a Rollout object's name in errors.
@@ -20,8 +24,6 @@ func RolloutObject(namespace, name string) string { return "Rollout " + namespac
 
 // GetRollout reads a Rollout object.
 func (s *Store) GetRollout(ctx context.Context, namespace, name string) (*v1beta1.Rollout, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	found, err := s.rollouts.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, asFailure(err, RolloutObject(namespace, name))
@@ -31,8 +33,6 @@ func (s *Store) GetRollout(ctx context.Context, namespace, name string) (*v1beta
 
 // RolloutsIn returns the Rollouts of a namespace that can be decoded.
 func (s *Store) RolloutsIn(ctx context.Context, namespace string) ([]v1beta1.Rollout, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	found, err := s.rollouts.Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, asFailure(err, "the Rollouts of namespace "+namespace)
@@ -64,10 +64,7 @@ func ReadRollout(object *unstructured.Unstructured) (*v1beta1.Rollout, error) {
 // Conflict. Each status gets a new sequence number.
 func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout,
 	status v1beta1.RolloutStatus) (*v1beta1.Rollout, error) {
-	engine := v1beta1.EngineStatus{}
-	if status.Slipway != nil {
-		engine = *status.Slipway
-	}
+	engine := ptr.Deref(status.Slipway, v1beta1.EngineStatus{})
 	if was := read.Status.Slipway; was != nil {
 		engine.Seq = was.Seq
 	}
@@ -81,10 +78,8 @@ func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout,
 	object.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.Kind))
 	object.SetName(read.Name)
 	object.SetResourceVersion(read.ResourceVersion)
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	written, err := s.rollouts.Namespace(read.Namespace).UpdateStatus(ctx, object,
-		metav1.UpdateOptions{FieldManager: fieldManager})
+		metav1.UpdateOptions{FieldManager: fieldmanager.Slipway})
 	if err != nil {
 		return nil, asFailure(err, RolloutObject(read.Namespace, read.Name))
 	}
@@ -110,27 +105,168 @@ func (s *Store) AnnotateRollout(ctx context.Context, read *v1beta1.Rollout, key,
 }
 
 func (s *Store) patchRollout(ctx context.Context, read *v1beta1.Rollout, metadata map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err = s.rollouts.Namespace(read.Namespace).Patch(ctx, read.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldManager})
+	_, err := patch(ctx, s.rollouts.Namespace(read.Namespace), read.Name, map[string]any{"metadata": metadata})
 	return asFailure(err, RolloutObject(read.Namespace, read.Name))
 }
 
-// NamespaceLabels returns the labels of a namespace; none if it does not exist.
-func (s *Store) NamespaceLabels(ctx context.Context, namespace string) (map[string]string, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	found, err := s.core.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+// TrafficObject is a TrafficRouting's name in errors.
+func TrafficObject(namespace, name string) string { return "TrafficRouting " + namespace + "/" + name }
+
+// ListTrafficRoutings reads one page of the TrafficRoutings of a namespace ("": of all), in order of namespace and
+// name.
+func (s *Store) ListTrafficRoutings(ctx context.Context, namespace string, limit int,
+	cursor string) (items []v1alpha1.TrafficRouting, next string, err error) {
+	list, err := listPage(ctx, s.traffic.Namespace(namespace),
+		metav1.ListOptions{Limit: int64(limit), Continue: cursor})
 	if err != nil {
-		return nil, asFailure(err, "namespace "+namespace)
+		return nil, "", asFailure(err, "the list of TrafficRoutings")
 	}
-	return found.Labels, nil
+	for i := range list.Items {
+		one, err := ReadTraffic(&list.Items[i])
+		if err != nil {
+			return nil, "", err
+		}
+		items = append(items, *one)
+	}
+	return items, list.GetContinue(), nil
+}
+
+// GetTrafficRouting reads a TrafficRouting.
+func (s *Store) GetTrafficRouting(ctx context.Context, namespace, name string) (*v1alpha1.TrafficRouting, error) {
+	found, err := s.traffic.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, asFailure(err, TrafficObject(namespace, name))
+	}
+	return ReadTraffic(found)
+}
+
+// PutTrafficRouting creates a TrafficRouting with that spec, or replaces the one that was read as stored, in which case
+// a change since is a Conflict. An equal spec writes nothing: changed is false then.
+func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, spec json.RawMessage,
+	stored *v1alpha1.TrafficRouting) (changed bool, err error) {
+	var content map[string]any
+	if err := json.Unmarshal(spec, &content); err != nil {
+		return false, failure.New(failure.Refused, "the spec of %s is no JSON object: %v",
+			TrafficObject(namespace, name), err)
+	}
+	if stored == nil {
+		object := &unstructured.Unstructured{Object: map[string]any{"spec": content}}
+		object.SetAPIVersion(v1alpha1.TrafficRoutingResource.GroupVersion().String())
+		object.SetKind(v1alpha1.TrafficRoutingKind)
+		object.SetName(name)
+		_, err = s.traffic.Namespace(namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldmanager.Slipway})
+		if apierrors.IsNotFound(err) {
+			return false, failure.New(failure.NotFound,
+				"namespace %s does not exist in the home cluster: create it, then send %s again",
+				namespace, TrafficObject(namespace, name))
+		}
+		return err == nil, asFailure(err, TrafficObject(namespace, name))
+	}
+	if sameJSON(stored.Spec, spec) {
+		return false, nil
+	}
+	return true, s.replaceTrafficSpec(ctx, stored, content)
+}
+
+// replaceTrafficSpec updates the whole object, since a merge would keep fields that the new spec lacks.
+func (s *Store) replaceTrafficSpec(ctx context.Context, stored *v1alpha1.TrafficRouting, spec map[string]any) error {
+	client := s.traffic.Namespace(stored.Namespace)
+	object, err := client.Get(ctx, stored.Name, metav1.GetOptions{})
+	if err != nil {
+		return asFailure(err, TrafficObject(stored.Namespace, stored.Name))
+	}
+	object.SetResourceVersion(stored.ResourceVersion)
+	object.Object["spec"] = spec
+	_, err = client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldmanager.Slipway})
+	return asFailure(err, TrafficObject(stored.Namespace, stored.Name))
+}
+
+// DeleteTrafficRouting deletes a TrafficRouting; a change since it was read is a Conflict. It first removes Slipway's
+// finalizer, which is no longer needed.
+func (s *Store) DeleteTrafficRouting(ctx context.Context, stored *v1alpha1.TrafficRouting) error {
+	if err := s.GuardTraffic(ctx, stored, false); err != nil {
+		return err
+	}
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &stored.ResourceVersion}}
+	err := s.traffic.Namespace(stored.Namespace).Delete(ctx, stored.Name, options)
+	if apierrors.IsNotFound(err) && stored.Deleting {
+		return nil // it only waited for the finalizer
+	}
+	return asFailure(err, TrafficObject(stored.Namespace, stored.Name))
+}
+
+// GuardTraffic adds or removes the finalizer of a TrafficRouting, and stores the new version in t. A change since it
+// was read is a Conflict.
+func (s *Store) GuardTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, guarded bool) error {
+	if slices.Contains(t.Finalizers, v1alpha1.FinalizerTrafficRouting) == guarded {
+		return nil
+	}
+	return s.setTrafficFinalizers(ctx, t, guard(t.Finalizers, v1alpha1.FinalizerTrafficRouting, guarded))
+}
+
+// FreeTraffic removes the finalizers of a deleted TrafficRouting: Slipway's, and those that the controller of Kruise
+// Rollouts left. A change since it was read is a Conflict.
+func (s *Store) FreeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error {
+	return s.setTrafficFinalizers(ctx, t, slices.DeleteFunc(
+		guard(t.Finalizers, v1alpha1.FinalizerTrafficRouting, false), trafficrouting.IsLeftover))
+}
+
+func (s *Store) setTrafficFinalizers(ctx context.Context, t *v1alpha1.TrafficRouting, finalizers []string) error {
+	return s.patchTraffic(ctx, t,
+		map[string]any{"metadata": map[string]any{"finalizers": finalizers, "resourceVersion": t.ResourceVersion}})
+}
+
+// SetTrafficStatus writes the status of a TrafficRouting; a change since it was read is a Conflict. A definition that
+// drops the holders, like another controller's, is Refused: without them the owner of the routes is unknown.
+func (s *Store) SetTrafficStatus(ctx context.Context, t *v1alpha1.TrafficRouting) error {
+	t.Status.ObservedGeneration = t.Generation
+	want := slices.Clone(t.Status.Holders)
+	err := s.patchTraffic(ctx, t,
+		map[string]any{"metadata": map[string]any{"resourceVersion": t.ResourceVersion}, "status": t.Status}, "status")
+	if err == nil && !slices.Equal(want, t.Status.Holders) {
+		return failure.New(failure.Refused,
+			"%s cannot be held: its definition in the home cluster is another product's, which keeps no holders; "+
+				"apply Slipway's definition of TrafficRouting", TrafficObject(t.Namespace, t.Name))
+	}
+	return err
+}
+
+// patchTraffic merges a change into a TrafficRouting that is still at the version that was read, and stores the result
+// in t.
+func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, change map[string]any,
+	subresources ...string) error {
+	written, err := patch(ctx, s.traffic.Namespace(t.Namespace), t.Name, change, subresources...)
+	if err != nil {
+		return asFailure(err, TrafficObject(t.Namespace, t.Name))
+	}
+	read, err := ReadTraffic(written)
+	if err != nil {
+		return err
+	}
+	*t = *read
+	return nil
+}
+
+// ReadTraffic decodes a TrafficRouting from the API server.
+func ReadTraffic(object *unstructured.Unstructured) (*v1alpha1.TrafficRouting, error) {
+	t := &v1alpha1.TrafficRouting{
+		Namespace: object.GetNamespace(), Name: object.GetName(), ResourceVersion: object.GetResourceVersion(),
+		Generation: object.GetGeneration(),
+		CreatedAt:  object.GetCreationTimestamp().UTC(), Deleting: object.GetDeletionTimestamp() != nil,
+		Finalizers: object.GetFinalizers(),
+	}
+	var err error
+	if t.Spec, err = json.Marshal(object.Object["spec"]); err != nil {
+		return nil, asFailure(err, TrafficObject(t.Namespace, t.Name))
+	}
+	if status, ok := object.Object["status"].(map[string]any); ok {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &t.Status); err != nil {
+			return nil, failure.New(failure.Refused, "the status of %s cannot be read: %v",
+				TrafficObject(t.Namespace, t.Name), err)
+		}
+	}
+	if t.Status.Phase == "" {
+		t.Status.Phase = v1alpha1.TrafficInitial
+	}
+	return t, nil
 }

@@ -31,14 +31,11 @@ func (s *Store) GetServices(ctx context.Context, ids []plan.ServiceID) (map[plan
 	}
 	found := make(map[plan.ServiceID]catalog.Service, len(wanted))
 	if len(wanted) > singleReads {
-		services, err := all(func(cursor string) ([]v1alpha1.ReleaseService, string, error) {
-			return s.services.page(ctx, pageSize, cursor)
-		})
-		for i := range services {
-			if id := plan.ServiceID(v1alpha1.IDOf(&services[i])); wanted[id] {
-				found[id] = services[i].Spec
+		err := s.services.all(ctx, "", func(service *v1alpha1.ReleaseService) {
+			if id := plan.ServiceID(v1alpha1.IDOf(service)); wanted[id] {
+				found[id] = service.Spec
 			}
-		}
+		})
 		return found, err
 	}
 	for id := range wanted {

@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -29,16 +27,14 @@ func (s *Store) GetServing(ctx context.Context, id string) (*kuscia.KusciaDeploy
 // CreateServing creates a serving; an existing one of its ID is a Conflict. Its namespace must exist: EnsureNamespace
 // creates it.
 func (s *Store) CreateServing(ctx context.Context, serving *kuscia.KusciaDeployment) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	serving.Namespace = s.servingNamespace
-	_, err := s.servings.Create(ctx, serving, metav1.CreateOptions{})
-	if apierrors.IsNotFound(err) {
+	err := s.servings.create(ctx, serving)
+	if failure.Is(err, failure.NotFound) {
 		return failure.New(failure.NotFound,
 			"namespace %s, for servings, or their definition does not exist in the home cluster: "+
 				"start the server with --install-crds, or create both", s.servingNamespace)
 	}
-	return asFailure(err, "serving "+serving.Name)
+	return err
 }
 
 // UpdateServing replaces spec and metadata of the serving that was read, but not its status; a change since is a
@@ -51,7 +47,7 @@ func (s *Store) UpdateServing(ctx context.Context, serving *kuscia.KusciaDeploym
 // since is a Conflict. Afterwards serving holds the stored state.
 func (s *Store) UpdateServingStatus(ctx context.Context, serving *kuscia.KusciaDeployment) error {
 	conditions.UpdateStatus(serving, time.Now())
-	return s.servings.updateStatus(ctx, serving)
+	return write(ctx, s.servings, serving, s.servings.UpdateStatus, metav1.UpdateOptions{})
 }
 
 // DeleteServing deletes the serving that was read, at any version; another one of its ID is a Conflict.
@@ -82,15 +78,8 @@ func (s *Store) AnnotateServing(ctx context.Context, kd *kuscia.KusciaDeployment
 
 // patchServing merges one field into a serving's metadata; a change since it was read is a Conflict.
 func (s *Store) patchServing(ctx context.Context, kd *kuscia.KusciaDeployment, field string, value any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{field: value,
+	_, err := patch(ctx, s.servings, kd.Name, map[string]any{"metadata": map[string]any{field: value,
 		"resourceVersion": kd.ResourceVersion}})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err = s.servings.Patch(ctx, kd.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldManager})
 	return asFailure(err, "serving "+kd.Name)
 }
 
@@ -118,13 +107,27 @@ func (s *Store) UpdateAppImage(ctx context.Context, image *kuscia.AppImage) erro
 
 // TryAppImage is UpdateAppImage without the write: afterwards image holds what would be stored.
 func (s *Store) TryAppImage(ctx context.Context, image *kuscia.AppImage) error {
-	return s.appImages.write(ctx, image, func(ctx context.Context, image *kuscia.AppImage,
-		_ metav1.UpdateOptions) (*kuscia.AppImage, error) {
-		return s.appImages.Update(ctx, image, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-	})
+	return write(ctx, s.appImages, image, s.appImages.Update, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
 // DeleteAppImage deletes an AppImage. Servings that use it keep their version.
 func (s *Store) DeleteAppImage(ctx context.Context, name string) error {
 	return s.appImages.delete(ctx, name, nil)
+}
+
+// watchServings returns one watch for all followers of servings. It delivers metadata only: a follower reads the
+// serving itself.
+func (s *Store) watchServings() *watch.Watch[*metav1.PartialObjectMetadata] {
+	return watch.New(watch.From(s.watched, s.watched.Resource(kuscia.KusciaDeploymentResource).Namespace),
+		func(object *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
+			object.ManagedFields, object.Annotations = nil, nil
+			return object, nil
+		}, watch.Options{Namespaces: []string{s.servingNamespace}}).
+		Handle(watch.OnChange(func(object *metav1.PartialObjectMetadata) { s.followers.Notify(object.Name) }))
+}
+
+// FollowServing notifies about changes of a serving, including its deletion, until leave is called. Changes that arrive
+// faster than they are received are merged. Without Run there are no notifications.
+func (s *Store) FollowServing(id string) (changed <-chan struct{}, leave func()) {
+	return s.followers.Subscribe(id)
 }

@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +26,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/v1alpha1"
@@ -32,7 +36,7 @@ import (
 // defaultNamespace is the default namespace of the engine's objects.
 const defaultNamespace = "slipway"
 
-// callTimeout bounds one call to the API server.
+// callTimeout bounds one request to the API server, except for watches.
 const callTimeout = 10 * time.Second
 
 // Store reads and writes the objects of API group slipway.io in one namespace of the home cluster, and those of
@@ -43,7 +47,7 @@ type Store struct {
 
 	services  kind[v1alpha1.ReleaseService, *v1alpha1.ReleaseService]
 	plans     kind[v1alpha1.DeployPlan, *v1alpha1.DeployPlan]
-	records   kind[v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecord]
+	records   records
 	parties   kind[v1alpha1.Party, *v1alpha1.Party]
 	appImages kind[kuscia.AppImage, *kuscia.AppImage]
 	servings  kind[kuscia.KusciaDeployment, *kuscia.KusciaDeployment]
@@ -51,8 +55,11 @@ type Store struct {
 	traffic   dynamic.NamespaceableResourceInterface
 	untyped   dynamic.Interface
 	metadata  metadata.Interface
-	core      core.CoreV1Interface
-	crds      apiextensions.ApiextensionsV1Interface
+	// watchedRecords and watched are clients without callTimeout.
+	watchedRecords records
+	watched        metadata.Interface
+	core           core.CoreV1Interface
+	crds           apiextensions.ApiextensionsV1Interface
 	// recordCache holds the records without their bodies; a watch keeps it up to date once Run was called.
 	recordCache *watch.Watch[*v1alpha1.ReleaseRecord]
 	// servingEvents is the watch on servings, once Run was called; followers are notified of their changes.
@@ -72,10 +79,12 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if namespace == "" {
 		namespace = defaultNamespace
 	}
-	config = jsonConfig(config)
+	config = rest.CopyConfig(config) // custom resources have no other format than JSON
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	s := &Store{namespace: namespace, servingNamespace: cmp.Or(servings, kuscia.Namespace)}
-	err := errors.Join(s.addOwn(config), s.addKuscia(config))
-	if err != nil {
+	err := s.addWatched(config)
+	config.Timeout = callTimeout
+	if err = errors.Join(err, s.addOwn(config), s.addKuscia(config)); err != nil {
 		return nil, err
 	}
 	if s.metadata, err = metadata.NewForConfig(config); err != nil {
@@ -98,14 +107,6 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 // Namespace is the namespace of the store's objects.
 func (s *Store) Namespace() string { return s.namespace }
 
-// jsonConfig requests JSON, the format of custom resources.
-func jsonConfig(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.ContentType = runtime.ContentTypeJSON
-	config.AcceptContentTypes = runtime.ContentTypeJSON
-	return config
-}
-
 // addOwn prepares the clients of the objects of slipway.io.
 func (s *Store) addOwn(config *rest.Config) error {
 	own, err := newGroup(config, v1alpha1.GroupVersion, s.namespace)
@@ -114,9 +115,26 @@ func (s *Store) addOwn(config *rest.Config) error {
 	}
 	s.services = newKind[v1alpha1.ReleaseService](own, "releaseservices", "ReleaseService", "service", "services")
 	s.plans = newKind[v1alpha1.DeployPlan](own, "deployplans", "DeployPlan", "plan", "plans")
-	s.records = newKind[v1alpha1.ReleaseRecord](own, recordResource.Resource, "ReleaseRecord", "record", "records")
+	s.records = newRecords(own)
 	s.parties = newKind[v1alpha1.Party](own, "parties", "Party", "party", "parties")
 	return nil
+}
+
+type records = kind[v1alpha1.ReleaseRecord, *v1alpha1.ReleaseRecord]
+
+func newRecords(own group) records {
+	return newKind[v1alpha1.ReleaseRecord](own, recordResource.Resource, "ReleaseRecord", "record", "records")
+}
+
+// addWatched prepares the clients of watches.
+func (s *Store) addWatched(config *rest.Config) error {
+	own, err := newGroup(config, v1alpha1.GroupVersion, s.namespace)
+	if err != nil {
+		return err
+	}
+	s.watchedRecords = newRecords(own)
+	s.watched, err = metadata.NewForConfig(config)
+	return err
 }
 
 // addKuscia prepares the clients of the objects of kuscia.secretflow. AppImages have no namespace.
@@ -156,6 +174,63 @@ func newGroup(config *rest.Config, version schema.GroupVersion, namespace string
 	return group{version, client, runtime.NewParameterCodec(scheme), scheme, namespace}, nil
 }
 
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, callTimeout)
+// The ConfigMap in the engine's namespace with its identity.
+const (
+	engineObject  = "slipway-engine"
+	engineKeyUID  = "uid"
+	engineKeyName = "name"
+)
+
+// SetEngineName sets the engine's display name; "": its namespace. Call it before Engine. A process that does not call
+// it uses the stored name.
+func (s *Store) SetEngineName(name string) {
+	s.engineName = cmp.Or(name, s.namespace)
+}
+
+// Engine returns this engine as its claims name it. The first process creates the UID, which stays the same as long as
+// the ConfigMap exists.
+func (s *Store) Engine(ctx context.Context) (workload.Engine, error) {
+	s.engineMu.Lock()
+	defer s.engineMu.Unlock()
+	if s.engine.UID != "" {
+		return s.engine, nil
+	}
+	var engine workload.Engine
+	err := failure.RetryOnConflict("ConfigMap "+engineObject, func() (err error) {
+		engine, err = s.readEngine(ctx)
+		return err
+	})
+	if err == nil {
+		s.engine = engine
+	}
+	return engine, err
+}
+
+func (s *Store) readEngine(ctx context.Context) (workload.Engine, error) {
+	var none workload.Engine
+	maps, object := s.core.ConfigMaps(s.namespace), "ConfigMap "+s.namespace+"/"+engineObject
+	found, err := maps.Get(ctx, engineObject, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		fresh := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: engineObject},
+			Data: map[string]string{engineKeyUID: uuid.NewString(), engineKeyName: cmp.Or(s.engineName, s.namespace)}}
+		found, err = maps.Create(ctx, fresh, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // another process of this engine was faster
+			found, err = maps.Get(ctx, engineObject, metav1.GetOptions{})
+		}
+	}
+	if err != nil {
+		return none, asFailure(err, object)
+	}
+	if found.Data[engineKeyUID] == "" {
+		return none, failure.New(failure.Refused, "%s has no %s: restore the one in the claims of this engine's "+
+			"releases, or delete "+
+			"the ConfigMap if no release is in progress", object, engineKeyUID)
+	}
+	if s.engineName != "" && found.Data[engineKeyName] != s.engineName {
+		found.Data[engineKeyName] = s.engineName
+		if found, err = maps.Update(ctx, found, metav1.UpdateOptions{}); err != nil {
+			return none, asFailure(err, object)
+		}
+	}
+	return workload.Engine{UID: found.Data[engineKeyUID], Name: found.Data[engineKeyName]}, nil
 }

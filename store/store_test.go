@@ -264,9 +264,9 @@ func TestClaimPlan_OneOfTwentyWins(t *testing.T) {
 		}
 		requireKind(t, err, failure.Conflict, "the others are refused")
 	}
-	live, err := store.LiveTask(ctx, "Shop")
+	live, _, err := store.LiveTask(ctx, "Shop")
 	require.NoError(t, err)
-	require.Equal(t, winner, live.Task)
+	require.Equal(t, winner, live)
 	claimed, err := store.GetPlan(ctx, "Shop")
 	require.NoError(t, err)
 	require.Equal(t, document(2), claimed.Spec, "a claim does not change the spec")
@@ -274,13 +274,13 @@ func TestClaimPlan_OneOfTwentyWins(t *testing.T) {
 
 	_, _, err = store.PutPlan(ctx, "Shop", document(3))
 	require.NoError(t, err)
-	live, err = store.LiveTask(ctx, "Shop")
+	live, _, err = store.LiveTask(ctx, "Shop")
 	require.NoError(t, err)
-	require.Equal(t, winner, live.Task, "replacing a plan keeps its task")
+	require.Equal(t, winner, live, "replacing a plan keeps its task")
 	requireKind(t, store.DeletePlan(ctx, "Shop", claimed.ResourceVersion), failure.Conflict,
 		"changed since it was read")
 	require.NoError(t, store.DeletePlan(ctx, "Shop", ""))
-	live, err = store.LiveTask(ctx, "Shop")
+	live, _, err = store.LiveTask(ctx, "Shop")
 	require.NoError(t, err)
 	require.Empty(t, live, "a deleted plan has no task")
 }

@@ -28,8 +28,6 @@ const webhookSecret = "slipway-webhook"
 // WebhookCertificate returns the content of the Secret of the engine's webhooks, and its version; both are empty if it
 // does not exist.
 func (s *Store) WebhookCertificate(ctx context.Context) (data map[string][]byte, version string, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	found, err := s.core.Secrets(s.namespace).Get(ctx, webhookSecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, "", nil
@@ -42,8 +40,6 @@ func (s *Store) WebhookCertificate(ctx context.Context) (data map[string][]byte,
 
 // PutWebhookCertificate creates that Secret, or replaces this version of it; a change since is a Conflict.
 func (s *Store) PutWebhookCertificate(ctx context.Context, data map[string][]byte, version string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	secrets := s.core.Secrets(s.namespace)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: webhookSecret, ResourceVersion: version},
 		Type: corev1.SecretTypeTLS, Data: data}
@@ -78,9 +74,7 @@ func (s *Store) PublishConversion(ctx context.Context, client admission.WebhookC
 func (s *Store) publishConversion(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration,
 	err error) {
 	object := "definition " + definition.Name
-	call, cancel := bounded(ctx)
-	defer cancel()
-	crd, err := s.crds.CustomResourceDefinitions().Get(call, definition.Name, metav1.GetOptions{})
+	crd, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
 	if err != nil {
 		return 0, asFailure(err, object)
 	}
@@ -93,13 +87,15 @@ func (s *Store) publishConversion(ctx context.Context, client admission.WebhookC
 		return 0, nil
 	}
 	if !known && servesAlpha(crd) && isConverted(crd) {
-		if works, err := s.conversionWorks(call); works || err != nil {
+		if works, err := s.conversionWorks(ctx); works || err != nil {
 			return conversionRecheck, err
 		}
 	}
 	crd.Spec.Conversion = wanted
-	serveAlpha(crd)
-	_, err = s.crds.CustomResourceDefinitions().Update(call, crd,
+	if version := alpha(crd); version != nil {
+		version.Served = true
+	}
+	_, err = s.crds.CustomResourceDefinitions().Update(ctx, crd,
 		metav1.UpdateOptions{FieldManager: fieldManagerConversion})
 	return 0, asFailure(err, object)
 }
@@ -120,20 +116,18 @@ func isConverted(crd *apiextensionsv1.CustomResourceDefinition) bool {
 }
 
 func servesAlpha(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	for _, version := range crd.Spec.Versions {
-		if version.Name == rolloutalpha.GroupVersion.Version {
-			return version.Served
-		}
-	}
-	return true // the version does not exist
+	version := alpha(crd)
+	return version == nil || version.Served
 }
 
-func serveAlpha(crd *apiextensionsv1.CustomResourceDefinition) {
+// alpha returns the version v1alpha1 of the definition; nil if it does not exist.
+func alpha(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionVersion {
 	for i := range crd.Spec.Versions {
 		if crd.Spec.Versions[i].Name == rolloutalpha.GroupVersion.Version {
-			crd.Spec.Versions[i].Served = true
+			return &crd.Spec.Versions[i]
 		}
 	}
+	return nil
 }
 
 // conversionWorks asks the API server whether conversion works, by a dry-run creation of a v1alpha1 object.
@@ -157,8 +151,7 @@ func (s *Store) conversionWorks(ctx context.Context) (bool, error) {
 
 // WatchConversion calls changed whenever the definition of Rollouts changes, until the context ends.
 func (s *Store) WatchConversion(ctx context.Context, changed func()) {
-	watch.New(watch.From(nil, everywhere(s.crds.CustomResourceDefinitions())),
-		watch.Whole[*apiextensionsv1.CustomResourceDefinition],
+	watch.New(watch.From(s.watched, s.watched.Resource(definitions).Namespace), watch.Whole[*metav1.PartialObjectMetadata],
 		watch.Options{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, definition.Name).String()}).
-		Handle(watch.OnChange(func(*apiextensionsv1.CustomResourceDefinition) { changed() })).Run(ctx)
+		Handle(watch.OnChange(func(*metav1.PartialObjectMetadata) { changed() })).Run(ctx)
 }

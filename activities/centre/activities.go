@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
+	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -31,8 +32,9 @@ type Activities struct {
 	recordLimit int
 	versions    inputs
 
-	mu        sync.Mutex
-	snapshots map[string]plan.Snapshot
+	mu sync.Mutex
+	// snapshots are what tasks execute; mu makes several items of one task read it once.
+	snapshots *lru.Cache
 	// published are Rollouts as this process last wrote them, by UID.
 	published writeCache[*v1beta1.Rollout]
 	// servings are servings as this process last wrote them, by ID.
@@ -49,30 +51,26 @@ type inputs interface {
 // recordLimit is how many records are kept per subject.
 func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
 	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit,
-		snapshots: map[string]plan.Snapshot{},
+		snapshots: lru.New(maxSnapshots),
 		published: newWriteCache[*v1beta1.Rollout](maxPublished),
 		servings:  newWriteCache[*kuscia.KusciaDeployment](maxServings)}
 }
 
 // Register registers the activities with a worker of the centre's queue.
 func (a *Activities) Register(w worker.ActivityRegistry) {
-	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: operation.ActivityLoadItem})
-	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: operation.ActivityBeginTask})
-	w.RegisterActivityWithOptions(a.UnrecordedPackages, activity.RegisterOptions{Name: source.ActivityUnrecorded})
-	w.RegisterActivityWithOptions(a.CompleteRecord, activity.RegisterOptions{Name: operation.ActivityCompleteRecord})
-	w.RegisterActivityWithOptions(a.CompleteRollout, activity.RegisterOptions{Name: rollout.ActivityCompleteRollout})
-	w.RegisterActivityWithOptions(a.RecordRollout, activity.RegisterOptions{Name: rollout.ActivityRecordRollout})
-	w.RegisterActivityWithOptions(a.WithdrawRollout, activity.RegisterOptions{Name: rollout.ActivityWithdrawRollout})
-	w.RegisterActivityWithOptions(a.PublishRollout, activity.RegisterOptions{Name: rollout.ActivityPublishRollout})
-	w.RegisterActivityWithOptions(a.HoldTraffic, activity.RegisterOptions{Name: rollout.ActivityHoldTraffic})
-	w.RegisterActivityWithOptions(a.LeaveTraffic, activity.RegisterOptions{Name: rollout.ActivityLeaveTraffic})
-	w.RegisterActivityWithOptions(a.NextOpening, activity.RegisterOptions{Name: window.ActivityNextOpening})
-	w.RegisterActivityWithOptions(a.ClaimHolder, activity.RegisterOptions{Name: workload.ActivityClaimHolder})
-	w.RegisterActivityWithOptions(a.BeginServing, activity.RegisterOptions{Name: serving.ActivityBegin})
-	w.RegisterActivityWithOptions(a.NoteServing, activity.RegisterOptions{Name: serving.ActivityNote})
-	w.RegisterActivityWithOptions(a.ReleaseServing, activity.RegisterOptions{Name: serving.ActivityRelease})
-	w.RegisterActivityWithOptions(a.ObserveServings, activity.RegisterOptions{Name: serving.ActivityObserveMany})
-	w.RegisterActivityWithOptions(a.ExpectedServings, activity.RegisterOptions{Name: serving.ActivityExpected})
+	for name, do := range map[string]any{
+		operation.ActivityLoadItem: a.LoadItem, operation.ActivityBeginTask: a.BeginTask,
+		operation.ActivityCompleteRecord: a.CompleteRecord, workload.ActivityClaimHolder: a.ClaimHolder,
+		source.ActivityUnrecorded: a.UnrecordedPackages, window.ActivityNextOpening: a.NextOpening,
+		rollout.ActivityCompleteRollout: a.CompleteRollout, rollout.ActivityRecordRollout: a.RecordRollout,
+		rollout.ActivityWithdrawRollout: a.WithdrawRollout, rollout.ActivityPublishRollout: a.PublishRollout,
+		rollout.ActivityHoldTraffic: a.HoldTraffic, rollout.ActivityLeaveTraffic: a.LeaveTraffic,
+		serving.ActivityBegin: a.BeginServing, serving.ActivityNote: a.NoteServing,
+		serving.ActivityRelease: a.ReleaseServing, serving.ActivityObserveMany: a.ObserveServings,
+		serving.ActivityExpected: a.ExpectedServings,
+	} {
+		w.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
+	}
 }
 
 // retryConflicts changes an object, and repeats the change when another client wrote the object first. If it keeps
@@ -106,22 +104,30 @@ const maxSnapshots = 8
 func (a *Activities) snapshot(ctx context.Context, task string) (plan.Snapshot, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if s, ok := a.snapshots[task]; ok {
-		return s, nil
+	if s, known := a.snapshots.Get(task); known {
+		return s.(plan.Snapshot), nil
 	}
 	s, err := a.store.Snapshot(ctx, task)
-	if err != nil {
-		return plan.Snapshot{}, err
+	if err == nil {
+		a.snapshots.Add(task, s)
 	}
-	if len(a.snapshots) >= maxSnapshots {
-		clear(a.snapshots)
-	}
-	a.snapshots[task] = s
-	return s, nil
+	return s, err
 }
 
-func (a *Activities) forget(task string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.snapshots, task)
+// writeCache keeps objects as this process last wrote them. An object can be taken once: a write onto it is refused if
+// another client has changed the object since, and then it is read again.
+type writeCache[T any] struct{ objects *lru.Cache }
+
+func newWriteCache[T any](most int) writeCache[T] { return writeCache[T]{lru.New(most)} }
+
+func (r writeCache[T]) keep(key string, object T) { r.objects.Add(key, object) }
+
+// take removes and returns an object; false if it is not cached.
+func (r writeCache[T]) take(key string) (object T, known bool) {
+	found, known := r.objects.Get(key)
+	if !known {
+		return object, false
+	}
+	r.objects.Remove(key)
+	return found.(T), true
 }

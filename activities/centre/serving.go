@@ -55,9 +55,7 @@ func (a *Activities) writeServing(ctx context.Context, kd *kuscia.KusciaDeployme
 	serving.UpdatePhases(kd)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	kd.Status.LastReconcileTime = &now
-	failpoint.Hit("serving.status." + why + ".before")
-	err := a.store.UpdateServingStatus(ctx, kd)
-	failpoint.Hit("serving.status." + why + ".after")
+	err := failpoint.Around("serving.status."+why, func() error { return a.store.UpdateServingStatus(ctx, kd) })
 	if err == nil {
 		a.servings.keep(kd.Name, kd)
 	}
@@ -167,10 +165,7 @@ func (a *Activities) ReleaseServing(ctx context.Context, in serving.NoteRequest)
 		if err != nil || string(kd.UID) != in.UID || !slices.Contains(kd.Finalizers, kuscia.Finalizer) {
 			return err
 		}
-		failpoint.Hit("serving.release.before")
-		err = a.store.GuardServing(ctx, kd, false)
-		failpoint.Hit("serving.release.after")
-		return err
+		return failpoint.Around("serving.release", func() error { return a.store.GuardServing(ctx, kd, false) })
 	})
 	if err != nil && !failure.Is(err, failure.NotFound) {
 		return attempt.RetriedError(err)
@@ -186,11 +181,8 @@ func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRe
 	if in.Cursor != "" && failure.Is(err, failure.Conflict) { // the cursor has expired: start again
 		servings, next, err = a.store.ListServings(ctx, expectedPage, "")
 	}
-	if failure.Is(err, failure.NotFound) {
-		return serving.ExpectedPage{}, nil // this engine has no servings
-	}
-	if err != nil {
-		return serving.ExpectedPage{}, attempt.RetriedError(err)
+	if err != nil { // NotFound: this engine has no servings
+		return serving.ExpectedPage{}, attempt.RetriedError(failure.Ignore(err, failure.NotFound))
 	}
 	page := serving.ExpectedPage{Next: next}
 	for i := range servings {
@@ -253,16 +245,19 @@ func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveMany
 // recordServing permanently records what an operation was asked to do. It is idempotent. A record that is refused does
 // not stop the operation: unrecorded is the reason.
 func (a *Activities) recordServing(ctx context.Context, in serving.NoteRequest) (unrecorded string, err error) {
-	started, err := a.versions.Input(ctx, in.Source)
-	if err == nil {
-		failpoint.Hit("serving.record.create.before")
-		err = a.store.RecordServing(ctx, serving.NewReleaseRequest(started, in.Operation, in.Started))
-		failpoint.Hit("serving.record.create.after")
-	}
+	err = failpoint.Around("serving.record.create", func() error { return a.createServingRecord(ctx, in) })
 	if isFinalRecordError(err) {
 		return err.Error(), nil
 	}
 	return "", attempt.RetriedError(err)
+}
+
+func (a *Activities) createServingRecord(ctx context.Context, in serving.NoteRequest) error {
+	started, err := a.versions.Input(ctx, in.Source)
+	if err != nil {
+		return err
+	}
+	return a.store.RecordServing(ctx, serving.NewReleaseRequest(started, in.Operation, in.Started))
 }
 
 // completeServing writes the end of an operation into its record. A record that could not be written at the start is
@@ -272,18 +267,16 @@ func (a *Activities) completeServing(ctx context.Context, in serving.NoteRequest
 		return nil
 	}
 	name := v1alpha1.RecordName(v1alpha1.KindServing, in.Operation.RunID)
-	failpoint.Hit("serving.record.complete.before")
-	err := a.store.CompleteServing(ctx, name, *in.Ending, a.recordLimit)
-	if failure.Is(err, failure.NotFound) {
-		var started serving.Input
-		if started, err = a.versions.Input(ctx, in.Source); err == nil {
-			err = a.store.RecordServing(ctx, serving.NewReleaseRequest(started, in.Operation, in.Started))
+	complete := func() error { return a.store.CompleteServing(ctx, name, *in.Ending, a.recordLimit) }
+	err := failpoint.Around("serving.record.complete", func() error {
+		err := complete()
+		if failure.Is(err, failure.NotFound) {
+			if err = a.createServingRecord(ctx, in); err == nil {
+				err = complete()
+			}
 		}
-		if err == nil {
-			err = a.store.CompleteServing(ctx, name, *in.Ending, a.recordLimit)
-		}
-	}
-	failpoint.Hit("serving.record.complete.after")
+		return err
+	})
 	switch {
 	case failure.Is(err, failure.Conflict):
 		return attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second,

@@ -4,9 +4,11 @@ package podstatus
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/kube"
 )
@@ -18,12 +20,8 @@ const CrashLoopBackOff = "CrashLoopBackOff"
 // expected, in the order in which a pod starts.
 func Reason(pod *corev1.Pod) (reason, message string) {
 	if pod.DeletionTimestamp != nil {
-		grace := int64(0)
-		if pod.DeletionGracePeriodSeconds != nil {
-			grace = *pod.DeletionGracePeriodSeconds
-		}
 		return "Terminating", fmt.Sprintf("it should be deleted by %s, after a grace period of %d s",
-			pod.DeletionTimestamp.UTC().Format(time.TimeOnly), grace)
+			pod.DeletionTimestamp.UTC().Format(time.TimeOnly), ptr.Deref(pod.DeletionGracePeriodSeconds, 0))
 	}
 	if pod.Status.Phase == corev1.PodFailed {
 		return cmp.Or(pod.Status.Reason, "Failed"), kube.Line(pod.Status.Message)
@@ -31,24 +29,16 @@ func Reason(pod *corev1.Pod) (reason, message string) {
 	if c := Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return cmp.Or(c.Reason, "Unschedulable"), kube.Line(c.Message)
 	}
-	if reason, message = containerReason(pod.Status.InitContainerStatuses); reason != "" {
-		return reason, message
-	}
-	if reason, message = containerReason(pod.Status.ContainerStatuses); reason != "" {
-		return reason, message
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		if reason, message = containerReason(list); reason != "" {
+			return reason, message
+		}
 	}
 	if c := Condition(pod, corev1.PodReady); c != nil && c.Status != corev1.ConditionTrue {
-		return cmp.Or(notReadyReason(c.Reason), "NotReady"), kube.Line(c.Message)
+		// the generic reason ContainersNotReady only repeats that the pod is not ready
+		return cmp.Or(strings.TrimPrefix(c.Reason, "ContainersNotReady"), "NotReady"), kube.Line(c.Message)
 	}
 	return "Pending", "its node has not reported on it yet"
-}
-
-// notReadyReason drops the generic reason that only repeats that the pod is not ready.
-func notReadyReason(reason string) string {
-	if reason == "ContainersNotReady" {
-		return ""
-	}
-	return reason
 }
 
 // containerReason returns the reason of the first container with a problem; a container that is only being created

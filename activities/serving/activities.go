@@ -42,8 +42,6 @@ type Options struct {
 	// ListenFor is how long one attempt waits for pods before it returns its worker slot; default 30 s. The activity's
 	// StartToCloseTimeout is one minute.
 	ListenFor time.Duration
-	// CallTimeout is the timeout of one request to the API server; default 5 s.
-	CallTimeout time.Duration
 	// Logger receives messages that are not part of results; default: slog.Default().
 	Logger *slog.Logger
 	// Now is the clock; default: time.Now.
@@ -51,7 +49,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.ListenFor, o.CallTimeout = cmp.Or(o.ListenFor, 30*time.Second), cmp.Or(o.CallTimeout, 5*time.Second)
+	o.ListenFor = cmp.Or(o.ListenFor, 30*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
@@ -73,7 +71,8 @@ type Activities struct {
 	namespaces recent.Cache
 }
 
-// New returns the activities of one cluster. watch, which reads the same cluster, wakes them.
+// New returns the activities of one cluster. The client's own timeout bounds each request. watch, which reads the same
+// cluster, wakes the activities.
 func New(client kube.Typed, reader *versions.Reader, watch *Watch, options Options) *Activities {
 	return &Activities{client: client, versions: reader, watch: watch, options: options.withDefaults(),
 		turns: attempt.NewRequestSlots()}
@@ -99,15 +98,9 @@ func (a *Activities) check(req serving.PartyRequest) error {
 	return nil
 }
 
-func (a *Activities) call(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, a.options.CallTimeout)
-}
-
 // deployment reads a Deployment from the API server; nil if there is none.
 func (a *Activities) deployment(ctx context.Context, of name) (*appsv1.Deployment, error) {
-	call, cancel := a.call(ctx)
-	defer cancel()
-	d, err := a.client.AppsV1().Deployments(of.namespace).Get(call, of.deployment, metav1.GetOptions{})
+	d, err := a.client.AppsV1().Deployments(of.namespace).Get(ctx, of.deployment, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -116,9 +109,7 @@ func (a *Activities) deployment(ctx context.Context, of name) (*appsv1.Deploymen
 
 // render renders the party's objects from the version that the request refers to, and marks them as the operation's.
 func (a *Activities) render(ctx context.Context, req serving.PartyRequest) (serving.Objects, error) {
-	call, cancel := a.call(ctx)
-	defer cancel()
-	version, err := a.versions.Version(call, req.Source)
+	version, err := a.versions.Version(ctx, req.Source)
 	if err != nil {
 		return serving.Objects{}, err
 	}

@@ -211,10 +211,8 @@ func (j *job) releaseClaim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	call, cancel := j.a.call(ctx)
-	defer cancel()
 	failpoint.Hit("serving.Deployment.free.before")
-	_, err = j.a.client.AppsV1().Deployments(j.req.Domain).Patch(call, j.req.Deployment, types.JSONPatchType, patch,
+	_, err = j.a.client.AppsV1().Deployments(j.req.Domain).Patch(ctx, j.req.Deployment, types.JSONPatchType, patch,
 		metav1.PatchOptions{FieldManager: serving.FieldManager})
 	failpoint.Hit("serving.Deployment.free.after")
 	if err != nil && (apierrors.IsNotFound(err) || apierrors.IsInvalid(err)) {

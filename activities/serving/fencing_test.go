@@ -200,7 +200,7 @@ func (s *site) execute(what step, wrap func(http.RoundTripper) http.RoundTripper
 	require.NoError(s.t, watch.Start(s.t.Context()))
 	defer func() { require.NoError(s.t, watch.Stop(context.Background())) }()
 	settings := s.settings
-	settings.Logger, settings.ListenFor, settings.CallTimeout = log, time.Minute, 30*time.Second
+	settings.Logger, settings.ListenFor = log, time.Minute
 	acts := partyservings.New(client, versions.NewReader(s.temporal, "default"), watch, settings)
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 	env.SetTestTimeout(2 * time.Minute)

@@ -3,6 +3,7 @@ package serving
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/csaupgrade"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
@@ -176,14 +178,8 @@ func appliedFields(is object) (map[string]any, error) {
 }
 
 func kindOf(is object) string {
-	switch is.(type) {
-	case *appsv1.Deployment:
-		return "Deployment"
-	case *corev1.Service:
-		return "Service"
-	default:
-		return "ConfigMap"
-	}
+	kind, _ := schemeKind(is) // the scheme has all kinds of a serving's objects
+	return kind.Kind
 }
 
 // dependent is what the watch keeps of a Service or a ConfigMap: of its content, only whether another client has
@@ -211,4 +207,83 @@ func toDependent[O object](d *digests) func(O) (*dependent, error) {
 				Labels:          is.GetLabels(),
 			}}, nil
 	}
+}
+
+// maxDigests is the maximum number of cached digests: enough for a burst of a thousand servings of a party, in less
+// than 1 MiB.
+const maxDigests = 4096
+
+// digests caches the digests of objects (appliedDigest), whose computation is the most expensive operation on them. The
+// same object is seen several times: in the response of a write, in the watch, and again with each change of a
+// Deployment's status. It is safe for concurrent use.
+type digests struct{ known *lru.Cache }
+
+func newDigests() *digests { return &digests{known: lru.New(maxDigests)} }
+
+// knownDigest is the cached digest of an object.
+type knownDigest struct {
+	digest string
+	// state determines whether the digest is still valid (stateOf).
+	state [sha256.Size]byte
+}
+
+// of returns the digest of the fields of an object that Slipway owns.
+func (d *digests) of(is object) (string, error) {
+	state, err := stateOf(is)
+	if err != nil {
+		return "", err
+	}
+	key := is.GetUID()
+	found, _ := d.known.Get(key)
+	if last, met := found.(knownDigest); met && last.state == state {
+		return last.digest, nil
+	}
+	digest, err := appliedDigest(is)
+	if err == nil && key != "" {
+		d.known.Add(key, knownDigest{digest: digest, state: state})
+	}
+	return digest, err
+}
+
+// stateOf returns a value that changes whenever a field that Slipway owns, or the set of these fields, changes. The
+// spec of a Deployment is represented by its generation, which a change of the status does not increase
+// (https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/registry/apps/deployment/strategy.go); of other kinds, any
+// change counts.
+func stateOf(is object) (state [sha256.Size]byte, err error) {
+	owned := serving.OwnedFields(is)
+	meta := metav1.ObjectMeta{Generation: is.GetGeneration(), Labels: ownedEntries(owned, is.GetLabels()),
+		Annotations:     ownedEntries(owned, is.GetAnnotations()),
+		OwnerReferences: is.GetOwnerReferences(), Finalizers: is.GetFinalizers()}
+	if _, counts := is.(*appsv1.Deployment); !counts || meta.Generation == 0 {
+		meta.ResourceVersion = is.GetResourceVersion()
+	}
+	raw, err := json.Marshal(meta)
+	return sha256.Sum256(append(raw, owned...)), err
+}
+
+// ownedEntries returns the entries of a map whose keys are among the owned fields. There may be others: a Deployment's
+// own controller, for example, records a revision.
+func ownedEntries(owned []byte, entries map[string]string) map[string]string {
+	found := make(map[string]string, len(entries))
+	for key, value := range entries {
+		if bytes.Contains(owned, []byte(`"f:`+key+`"`)) {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+// intact reports whether no other client has changed a field of an object that Slipway owns.
+func (d *digests) intact(is object) (bool, error) {
+	digest, err := d.of(is)
+	return err == nil && digest == is.GetAnnotations()[serving.AnnotationApplied], err
+}
+
+// drift returns the changes by other clients to an object; nil if there are none. An object that cannot be evaluated
+// counts as unchanged.
+func (d *digests) drift(is object) []kuscia.Drift {
+	if intact, err := d.intact(is); err != nil || intact {
+		return nil
+	}
+	return serving.DriftOf(kindOf(is), is)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +19,6 @@ import (
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/kube/watch"
-	"slipway.io/slipway/pause"
-	"slipway.io/slipway/release/backoff"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -47,24 +44,13 @@ const (
 	reportTimeout = 10 * time.Second
 )
 
-// temporalClient is the part of client.Client that starts workflows, with and without a signal, and describes them.
-type temporalClient interface {
-	DescribeWorkflowExecution(ctx context.Context, workflowID,
-		runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
-	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any,
-		args ...any) (client.WorkflowRun, error)
-	SignalWithStartWorkflow(ctx context.Context, workflowID, signalName string, signalArg any,
-		options client.StartWorkflowOptions, workflow any,
-		workflowArgs ...any) (client.WorkflowRun, error)
-}
-
 // Observer reports every change of the servings' Deployments of one cluster once to the centre, by a short
 // ServingStatuses workflow: all changes within batchDelay in one signal. Without changes it reports nothing; if no
 // Deployment is incomplete, it sends no requests either.
 type Observer struct {
 	watch.Background
 	activities *Activities
-	temporal   temporalClient
+	temporal   client.Client
 	queue      watch.Queue[name]
 
 	mu sync.Mutex
@@ -73,22 +59,27 @@ type Observer struct {
 	last      map[name]serving.Observation
 	pending   []name
 	isPending map[name]bool // those in pending
-	// wake has a value while pending is not empty.
-	wake chan struct{}
+	// reports has an element while pending is not empty.
+	reports watch.Queue[struct{}]
 }
 
 // NewObserver returns an observer of the watch of activities.
-func NewObserver(activities *Activities, temporal temporalClient) *Observer {
+func NewObserver(activities *Activities, temporal client.Client) *Observer {
 	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{},
-		isPending: map[name]bool{}, wake: make(chan struct{}, 1),
+		isPending: map[name]bool{}, reports: watch.NewQueue[struct{}](minReportPause, maxReportPause),
 		queue: watch.NewQueue[name](minReportPause, maxReportPause)}
 }
 
 // Start starts the observer and returns at once. Start the watch after it.
 func (o *Observer) Start(context.Context) error {
-	o.activities.watch.onChange(func(of name) { o.queue.AddAfter(of, debounce) })
-	o.Begin(o.reportLoop, o.startChecks,
-		func(ctx context.Context) { o.queue.Run(ctx, watch.Work[name]{Do: o.inspect}) })
+	o.activities.watch.changed = func(of name) { o.queue.AddAfter(of, debounce) }
+	log := o.activities.options.Logger
+	o.Begin(o.startChecks, func(ctx context.Context) { o.queue.Run(ctx, watch.Work[name]{Do: o.inspect}) },
+		func(ctx context.Context) {
+			o.reports.Run(ctx, watch.Work[struct{}]{Do: o.reportBatch, Failed: func(_ struct{}, err error) {
+				log.Warn("cannot report the state of servings; retrying", "error", err)
+			}})
+		})
 	return nil
 }
 
@@ -107,52 +98,31 @@ func (o *Observer) inspect(ctx context.Context, of name) (again time.Duration, e
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.last[of] = now
-		o.enqueueReport(of)
+		if o.enqueueReport(of) {
+			o.reports.AddAfter(struct{}{}, batchDelay)
+		}
 	}
 	return again, nil
 }
 
-// enqueueReport enqueues reports of Deployments. The caller holds mu.
-func (o *Observer) enqueueReport(of ...name) {
+// enqueueReport enqueues reports of Deployments. first is true if there were none. The caller holds mu.
+func (o *Observer) enqueueReport(of ...name) (first bool) {
+	first = len(o.pending) == 0
 	for _, one := range of {
 		if !o.isPending[one] {
 			o.isPending[one], o.pending = true, append(o.pending, one)
 		}
 	}
-	watch.Wake(o.wake)
+	return first
 }
 
-// reportLoop sends pending reports, collected for a moment, and retries failed ones.
-func (o *Observer) reportLoop(ctx context.Context) {
-	delay, failures := batchDelay, 0
-	for {
-		select {
-		case <-o.wake:
-		case <-ctx.Done():
-			return
-		}
-		if pause.For(ctx, delay) != nil {
-			return
-		}
-		err := o.reportBatch(ctx)
-		switch {
-		case err == nil:
-			delay, failures = batchDelay, 0
-		case ctx.Err() == nil:
-			delay = backoff.After(failures, minReportPause, maxReportPause)
-			failures++
-			o.activities.options.Logger.Warn("cannot report the state of servings; retrying", "error", err)
-		}
-	}
-}
-
-// reportBatch reports as many Deployments as one signal may carry.
-func (o *Observer) reportBatch(ctx context.Context) error {
+// reportBatch reports as many Deployments as one signal may carry; the others are reported after the returned time.
+func (o *Observer) reportBatch(ctx context.Context, _ struct{}) (again time.Duration, err error) {
 	o.mu.Lock()
 	some := slices.Clone(o.pending[:min(maxBatch, len(o.pending))])
 	o.pending = o.pending[len(some):]
 	if len(o.pending) > 0 {
-		watch.Wake(o.wake)
+		again = batchDelay
 	}
 	burst := make([]serving.Observation, len(some))
 	for i, of := range some {
@@ -161,13 +131,13 @@ func (o *Observer) reportBatch(ctx context.Context) error {
 	}
 	o.mu.Unlock()
 	if len(burst) == 0 {
-		return nil
+		return 0, nil
 	}
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	queue := o.activities.options.queue()
 	id := serving.StatusesWorkflowID(queue)
-	_, err := o.temporal.SignalWithStartWorkflow(call, id, serving.SignalObservedMany, burst,
+	_, err = o.temporal.SignalWithStartWorkflow(call, id, serving.SignalObservedMany, burst,
 		client.StartWorkflowOptions{
 			ID: id, TaskQueue: catalog.EngineQueue,
 			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
@@ -178,7 +148,7 @@ func (o *Observer) reportBatch(ctx context.Context) error {
 		defer o.mu.Unlock()
 		o.enqueueReport(some...)
 	}
-	return err
+	return again, err
 }
 
 // observe returns the observation of a Deployment. isNew is false if nothing is new, or if the status does not reflect
@@ -256,9 +226,7 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 	if err != nil {
 		return "", "", err
 	}
-	call, cancel := a.call(ctx)
-	defer cancel()
-	pods, err := a.client.CoreV1().Pods(d.Namespace).List(call,
+	pods, err := a.client.CoreV1().Pods(d.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: selector.String(), Limit: maxPods})
 	if err != nil {
 		return "", "", err
@@ -315,29 +283,24 @@ func (a *Activities) Check(ctx context.Context, req serving.CheckRequest) (servi
 // startChecks starts one check of the expected Deployments for each queue that this worker serves: they may have been
 // deleted while no worker was running.
 func (o *Observer) startChecks(ctx context.Context) {
+	checks := watch.NewQueue[string](minReportPause, maxReportPause)
 	for _, queue := range o.activities.options.Queues {
-		for failures := 0; ; failures++ {
-			err := o.startCheck(ctx, queue)
-			if err == nil || ctx.Err() != nil {
-				break
-			}
-			o.activities.options.Logger.Warn("cannot start the check of expected Deployments; retrying", "queue", queue,
-				"error", err)
-			if pause.For(ctx, backoff.After(failures, minReportPause, maxReportPause)) != nil {
-				return
-			}
-		}
+		checks.Add(queue)
 	}
+	checks.Run(ctx, watch.Work[string]{Failed: func(queue string, err error) {
+		o.activities.options.Logger.Warn("cannot start the check of expected Deployments; retrying", "queue", queue,
+			"error", err)
+	}, Do: o.startCheck})
 }
 
-func (o *Observer) startCheck(ctx context.Context, queue string) error {
+func (o *Observer) startCheck(ctx context.Context, queue string) (again time.Duration, err error) {
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	namespaces := o.activities.options.Namespaces
-	_, err := o.temporal.ExecuteWorkflow(call, client.StartWorkflowOptions{
+	_, err = o.temporal.ExecuteWorkflow(call, client.StartWorkflowOptions{
 		ID: serving.CheckWorkflowID(queue, namespaces), TaskQueue: catalog.EngineQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            "check the expected Deployments of queue " + queue,
 	}, serving.TypeCheck, serving.ExpectedRequest{Queue: queue, Namespaces: namespaces})
-	return err
+	return 0, err
 }

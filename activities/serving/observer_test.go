@@ -31,6 +31,7 @@ import (
 
 // reports records the reports of an observer, and answers the status of operations.
 type reports struct {
+	client.Client
 	mu     sync.Mutex
 	seen   []serving.DeploymentSnapshot
 	status enumspb.WorkflowExecutionStatus

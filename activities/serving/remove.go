@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/attempt"
@@ -18,11 +19,8 @@ import (
 const deletePollInterval = 250 * time.Millisecond
 
 func belonging(req serving.PartyRequest) string {
-	return strings.Join([]string{
-		kuscia.LabelController + "=" + kuscia.ControllerName, kuscia.LabelDeploymentName + "=" + req.ID,
-		kuscia.LabelDeploymentUID + "=" + req.UID,
-		kuscia.LabelWorkload + "=" + req.Deployment,
-	}, ",")
+	return labels.Set{kuscia.LabelController: kuscia.ControllerName, kuscia.LabelDeploymentName: req.ID,
+		kuscia.LabelDeploymentUID: req.UID, kuscia.LabelWorkload: req.Deployment}.String()
 }
 
 // Remove deletes all objects that belong to a serving's Deployments from the parties' namespaces, and waits until they
@@ -70,7 +68,6 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 	if err != nil {
 		return 0, err
 	}
-	background := metav1.DeletePropagationBackground
 	for _, d := range all {
 		if keep[d.name] {
 			continue
@@ -81,12 +78,9 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 			}
 		}
 		kind, name, _ := strings.Cut(d.name, "/")
-		call, cancel := a.call(ctx)
-		failpoint.Hit("serving." + kind + ".delete.before")
-		err := d.do(call, name, metav1.DeleteOptions{PropagationPolicy: &background,
-			Preconditions: &metav1.Preconditions{UID: &d.uid}})
-		failpoint.Hit("serving." + kind + ".delete.after")
-		cancel()
+		options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground),
+			Preconditions: &metav1.Preconditions{UID: &d.uid}}
+		err := failpoint.Around("serving."+kind+".delete", func() error { return d.do(ctx, name, options) })
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return found, err
 		}
@@ -96,25 +90,23 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 
 // list reads the objects of a Deployment from the API server, because the watch may lag behind recent writes.
 func (a *Activities) list(ctx context.Context, req serving.PartyRequest) ([]deleter, error) {
-	call, cancel := a.call(ctx)
-	defer cancel()
 	options := metav1.ListOptions{LabelSelector: belonging(req)}
 	var all []deleter
-	services, err := a.client.CoreV1().Services(req.Domain).List(call, options)
+	services, err := a.client.CoreV1().Services(req.Domain).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range services.Items {
 		all = append(all, deleter{"Service/" + o.Name, o.UID, a.client.CoreV1().Services(req.Domain).Delete})
 	}
-	deployments, err := a.client.AppsV1().Deployments(req.Domain).List(call, options)
+	deployments, err := a.client.AppsV1().Deployments(req.Domain).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range deployments.Items {
 		all = append(all, deleter{"Deployment/" + o.Name, o.UID, a.client.AppsV1().Deployments(req.Domain).Delete})
 	}
-	configMaps, err := a.client.CoreV1().ConfigMaps(req.Domain).List(call, options)
+	configMaps, err := a.client.CoreV1().ConfigMaps(req.Domain).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +29,7 @@ type Watch struct {
 	waiting watch.Subscriptions[name]
 	digests *digests
 
-	mu      sync.Mutex
+	// changed is called with every Deployment whose objects have changed; nil: no call. It is set before Start.
 	changed func(name)
 }
 
@@ -61,19 +60,9 @@ func NewWatch(client kube.Typed, namespaces []string, log *slog.Logger) *Watch {
 func (w *Watch) dispatch(object metav1.Object) {
 	of := name{object.GetNamespace(), object.GetLabels()[kuscia.LabelWorkload]}
 	w.waiting.Notify(of)
-	w.mu.Lock()
-	heard := w.changed
-	w.mu.Unlock()
-	if heard != nil {
-		heard(of)
+	if w.changed != nil {
+		w.changed(of)
 	}
-}
-
-// onChange sets the function that is called with every Deployment whose objects have changed.
-func (w *Watch) onChange(f func(name)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.changed = f
 }
 
 // Start starts the watches and returns at once.

@@ -15,9 +15,11 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -53,8 +55,10 @@ type object interface {
 
 // writeAll writes all objects of a party: the Deployment last, since its pods need the others.
 func (w *writer) writeAll(ctx context.Context, o serving.Objects) (*appsv1.Deployment, error) {
-	if err := w.ensureAdmitted(ctx, o); err != nil {
-		return nil, err
+	if time.Since(w.readAt) >= tokenMaxAge { // else this very attempt has just done so
+		if err := w.admit(ctx, o); err != nil {
+			return nil, err
+		}
 	}
 	core := w.a.client.CoreV1()
 	services := core.Services(w.req.Domain)
@@ -132,9 +136,7 @@ func ensure[T object](ctx context.Context, w *writer, c kindClient[T], wanted T)
 			return made, err
 		}
 	}
-	call, cancel := w.a.call(ctx)
-	defer cancel()
-	is, err := c.get(call, wanted.GetName(), metav1.GetOptions{})
+	is, err := c.get(ctx, wanted.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && w.dry && c.kind != "Deployment":
 		return none, nil // admission rules check pods only
@@ -166,12 +168,10 @@ func apply[T object](ctx context.Context, w *writer, c kindClient[T], wanted T, 
 	if err := w.recheckToken(ctx); err != nil {
 		return none, err
 	}
-	call, cancel := w.a.call(ctx)
-	defer cancel()
 	point := "serving." + c.kind + ".create"
 	if is != nil {
 		point = "serving." + c.kind + ".update"
-		if err := adopt(call, w, c, is); err != nil {
+		if err := adopt(ctx, w, c, is); err != nil {
 			return none, err
 		}
 	}
@@ -180,7 +180,7 @@ func apply[T object](ctx context.Context, w *writer, c kindClient[T], wanted T, 
 		return none, err
 	}
 	w.hit(point + ".before")
-	made, err := c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying(is != nil))
+	made, err := c.patch(ctx, wanted.GetName(), types.ApplyPatchType, body, w.applying(is != nil))
 	w.hit(point + ".after")
 	if err != nil || w.dry {
 		return made, err
@@ -204,9 +204,7 @@ func recordDigest[T object](ctx context.Context, w *writer, c kindClient[T], wan
 	if err != nil {
 		return made, err
 	}
-	call, cancel := w.a.call(ctx)
-	defer cancel()
-	return c.patch(call, wanted.GetName(), types.ApplyPatchType, body, w.applying(true))
+	return c.patch(ctx, wanted.GetName(), types.ApplyPatchType, body, w.applying(true))
 }
 
 func (w *writer) dryRun() []string {
@@ -275,4 +273,35 @@ func alreadyWritten(is, wanted metav1.Object) bool {
 	return !slices.ContainsFunc(keys, func(key string) bool {
 		return is.GetAnnotations()[key] != wanted.GetAnnotations()[key]
 	})
+}
+
+// admit refuses, before anything is written, what the party does not accept, and objects that the operation may not
+// write.
+func (w *writer) admit(ctx context.Context, o serving.Objects) error {
+	is, err := w.readDeployment(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.invited(ctx, is); err != nil {
+		return err
+	}
+	if err := w.a.options.Policy.Check(o.Deployment); err != nil || is == nil {
+		return err
+	}
+	return w.mayWrite("Deployment", is)
+}
+
+// invited refuses a serving that the namespace does not invite. is is the current Deployment.
+func (w *writer) invited(ctx context.Context, is *appsv1.Deployment) error {
+	if w.a.options.AnyNamespace || !admission.NeedsInvitation(is, w.req) {
+		return nil
+	}
+	namespace, err := recent.Get(ctx, &w.a.namespaces, w.req.Domain, attempt.CacheAge(ctx),
+		func(ctx context.Context) (*corev1.Namespace, error) {
+			return w.a.client.CoreV1().Namespaces().Get(ctx, w.req.Domain, metav1.GetOptions{})
+		})
+	if err != nil {
+		return err
+	}
+	return admission.CheckInvitation(namespace)
 }

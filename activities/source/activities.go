@@ -6,19 +6,21 @@ package source
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/source/packages"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/build"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
 )
@@ -40,13 +42,6 @@ type Store interface {
 	Delete(ctx context.Context, sha256 string, unusedSince time.Time) error
 }
 
-// RecordedURL reads the complete URL of an item's package from the record of its task.
-type RecordedURL func(ctx context.Context, task string, item int) (string, error)
-
-// Template returns the Job template of an order: the one in the task's record, or the catalogue's current one if the
-// order has no task.
-type Template func(ctx context.Context, order build.Order) ([]byte, error)
-
 // Options of the activities.
 type Options struct {
 	// Fetcher configures how the party's pods fetch packages, and the addresses that they and this worker may fetch
@@ -59,22 +54,18 @@ type Options struct {
 	Namespaces []string
 	// Retention is how long an unreferenced package stays in the store; 0: a day.
 	Retention time.Duration
-	// RecordedURL reads URLs whose query must not pass through a workflow; nil: this worker has no access to the
-	// engine's records.
-	RecordedURL RecordedURL
-	// Template reads the Job templates of builds, which pass through no workflow; nil: this worker has no access to the
-	// engine's records.
-	Template Template
+	// RecordedURL reads the complete URL of an item's package, whose query must not pass through a workflow, from the
+	// record of its task; nil: this worker has no access to the engine's records.
+	RecordedURL func(ctx context.Context, task string, item int) (string, error)
+	// Template reads the Job template of an order, which passes through no workflow: the one in the task's record, or the
+	// catalogue's current one if the order has no task; nil: this worker has no access to the engine's records.
+	Template func(ctx context.Context, order build.Order) ([]byte, error)
 	// Policy limits what the Jobs of builds may do in this party.
 	Policy admission.Policy
 	// ListenFor is how long one attempt at a build waits for changes in the cluster before it frees its worker slot; 0:
 	// 10 s.
 	ListenFor time.Duration
-	// Folder holds packages while they are checked; "": the system's folder for temporary files.
-	Folder string
-	// Recorder sends the heartbeat that must not be lost; nil: the Temporal client of the activity's own worker.
-	Recorder heartbeat.Recorder
-	Logger   *slog.Logger
+	Logger    *slog.Logger
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
@@ -82,14 +73,13 @@ type Options struct {
 // Activities fetch code for one party. They are safe for concurrent use.
 type Activities struct {
 	client        kube.Typed
-	secrets       func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	allow         source.Allow
 	options       Options
 	downloadSlots chan struct{}
 }
 
-// New returns the activities of one party, whose Secrets client reads. It fails if Options.Fetcher.Allow cannot be
-// parsed.
+// New returns the activities of one party, whose Secrets client reads. The client's own timeout bounds each request. It
+// fails if Options.Fetcher.Allow cannot be parsed.
 func New(client kube.Typed, options Options) (*Activities, error) {
 	allow, err := source.ParseAllow(options.Fetcher.Allow)
 	if err != nil {
@@ -98,15 +88,11 @@ func New(client kube.Typed, options Options) (*Activities, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
+	options.Logger = cmp.Or(options.Logger, slog.Default())
 	options.Retention, options.ListenFor = cmp.Or(options.Retention, defaultRetention),
 		cmp.Or(options.ListenFor, defaultListen)
-	return &Activities{client: client, allow: allow, options: options, downloadSlots: make(chan struct{}, maxDownloads),
-		secrets: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-			return client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-		}}, nil
+	return &Activities{client: client, allow: allow, options: options, downloadSlots: make(chan struct{}, maxDownloads)},
+		nil
 }
 
 // Register registers the activities by the names that the workflows use.
@@ -121,3 +107,88 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 
 // Fetcher returns how the party's pods fetch packages.
 func (a *Activities) Fetcher() source.Fetcher { return a.options.Fetcher }
+
+// URL returns the complete URL of a package, including its query. A hidden query is read from the record of the task.
+func (a *Activities) URL(ctx context.Context, p source.Package) (string, error) {
+	if !p.Hidden {
+		return p.URL, nil
+	}
+	if a.options.RecordedURL == nil {
+		return "", failure.New(failure.Refused, "%s", a.unreadable(p))
+	}
+	return a.options.RecordedURL(ctx, p.Task, p.Item)
+}
+
+func (a *Activities) unreadable(p source.Package) string {
+	return fmt.Sprintf("the query of %s stays out of Temporal's histories, so this party's worker cannot read it: "+
+		"write the query into the Secret "+
+		"that package.credentials names (key `query`), and take it out of httpSrcUri", p.Shown)
+}
+
+// Refuses returns the reason why a package cannot be fetched for a workload of this namespace. It sends no request to
+// the source: the package may be published later.
+func (a *Activities) Refuses(ctx context.Context, p source.Package, namespace string) (source.Refusal, error) {
+	switch {
+	case a.options.Fetcher.Image == "":
+		return source.Refusal{Reason: "this party's worker does not know the image that pods fetch packages with: " +
+			"set SLIPWAY_IMAGE to the image of Slipway"}, nil
+	case p.Hidden && a.options.RecordedURL == nil:
+		return source.Refusal{Key: source.KeyPackage, Reason: a.unreadable(p)}, nil
+	}
+	at, err := source.ParseURL(p.URL)
+	if err != nil {
+		return source.Refusal{Key: source.KeyPackage, Reason: err.Error()}, nil
+	}
+	if host, port, err := source.Authority(at); err != nil {
+		return source.Refusal{Key: source.KeyPackage, Reason: err.Error()}, nil
+	} else if err := a.allow.CheckHost(host, port); err != nil && !a.isStoreURL(p.URL) {
+		return source.Refusal{Key: source.KeyPackage, Reason: err.Error()}, nil
+	}
+	credentials, err := a.credentials(ctx, p, namespace)
+	var f *failure.Error
+	switch {
+	case errors.As(err, &f):
+		return source.Refusal{Reason: f.Message}, nil
+	case err != nil:
+		return source.Refusal{}, err
+	case credentials != nil && !credentials.Allows(at):
+		return source.Refusal{Reason: fmt.Sprintf(
+			"Secret %s/%s has no credentials for %s://%s: name it under the key `hosts`", namespace, p.Credentials,
+			at.Scheme,
+			at.Host)}, nil
+	}
+	return source.Refusal{}, nil
+}
+
+// credentials returns the credentials in the Secret that the package names; nil if it names none.
+func (a *Activities) credentials(ctx context.Context, p source.Package, namespace string) (*source.Credentials, error) {
+	if p.Credentials == "" {
+		return nil, nil
+	}
+	data, err := a.secret(ctx, namespace, p.Credentials, "package.credentials")
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := source.ParseCredentials(namespace+"/"+p.Credentials, data)
+	if err != nil {
+		return nil, err
+	}
+	return &credentials, nil
+}
+
+// secret returns the data of a Secret. field is the catalogue field that names it, for error messages.
+func (a *Activities) secret(ctx context.Context, namespace, name, field string) (map[string][]byte, error) {
+	secret, err := a.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, failure.New(failure.Refused, "Secret %s/%s, which %s names, does not exist: create it", namespace,
+			name, field)
+	case err != nil && kube.Classify(err) == kube.Forbidden:
+		return nil, failure.New(failure.Refused, "this party's worker may not read Secret %s/%s, which %s names: "+
+			"grant it get on that Secret (%s)", namespace,
+			name, field, kube.Text(err))
+	case err != nil:
+		return nil, err
+	}
+	return secret.Data, nil
+}

@@ -40,9 +40,7 @@ func (a *Activities) Fetch(ctx context.Context, req source.FetchRequest) (fetche
 	fetched, err = f.fetch(ctx)
 	if err == nil {
 		f.details.Note(func(p *progress) { p.Fetched = &fetched })
-		failpoint.Hit("source.fetched.before")
-		err = f.details.Record(ctx, a.options.Recorder)
-		failpoint.Hit("source.fetched.after")
+		err = failpoint.Around("source.fetched", func() error { return f.details.Record(ctx, nil) })
 	}
 	return fetched, f.failure(ctx, err)
 }
@@ -73,14 +71,15 @@ type fetching struct {
 	req     source.FetchRequest
 	details *heartbeat.Details[progress]
 	stop    func(succeeded bool)
-	// since is when the first attempt was scheduled.
-	since time.Time
+	// since is when the first attempt was scheduled, attempts how many there were, including this one.
+	since    time.Time
+	attempts int
 }
 
 func (a *Activities) start(ctx context.Context, req source.FetchRequest) *fetching {
-	f := &fetching{a: a, req: req, since: a.options.Now()}
+	f := &fetching{a: a, req: req, since: a.options.Now(), attempts: 1}
 	if activity.IsActivity(ctx) {
-		f.since = activity.GetInfo(ctx).ScheduledTime
+		f.since, f.attempts = activity.GetInfo(ctx).ScheduledTime, int(activity.GetInfo(ctx).Attempt)
 	}
 	f.details, f.stop = heartbeat.Start(ctx, progress{})
 	return f
@@ -126,7 +125,7 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 	case <-ctx.Done():
 		return source.Fetched{}, ctx.Err()
 	}
-	file, err := unlinkedTempFile(f.a.options.Folder)
+	file, err := unlinkedTempFile()
 	if err != nil {
 		return source.Fetched{}, err
 	}
@@ -143,13 +142,12 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 	if want := f.req.SHA256; want != "" && want != got.SHA256 {
 		return source.Fetched{}, f.changedError(want, got.SHA256)
 	}
-	fetched := source.Fetched{SHA256: got.SHA256, Bytes: got.Bytes, ETag: got.ETag, LastModified: got.LastModified,
-		FinalURL: got.FinalURL, At: f.a.options.Now().UTC()}
-	if err := f.check(ctx, file, &fetched); err != nil {
+	got.At = f.a.options.Now().UTC()
+	if err := f.check(ctx, file, &got); err != nil {
 		return source.Fetched{}, err
 	}
-	fetched.Stored = f.store(ctx, file, fetched)
-	return fetched, nil
+	got.Stored = f.store(ctx, file, got)
+	return got, nil
 }
 
 // changedError returns the failure of a source that served other bytes than before.
@@ -166,8 +164,8 @@ func (f *fetching) changedError(was, now string) error {
 
 // unlinkedTempFile returns a temporary file without a directory entry: the kernel frees it when it is closed, or when
 // the process is killed.
-func unlinkedTempFile(folder string) (*os.File, error) {
-	file, err := os.CreateTemp(folder, "slipway-package-*")
+func unlinkedTempFile() (*os.File, error) {
+	file, err := os.CreateTemp("", "slipway-package-*")
 	if err != nil {
 		return nil, err
 	}
@@ -208,9 +206,9 @@ func (f *fetching) store(ctx context.Context, file *os.File, fetched source.Fetc
 	f.setMessage("storing %s", f)
 	has, err := store.Use(ctx, fetched.SHA256)
 	if err == nil && !has {
-		failpoint.Hit("source.store.before")
-		err = store.Put(ctx, fetched.SHA256, io.NewSectionReader(file, 0, fetched.Bytes), fetched.Bytes)
-		failpoint.Hit("source.store.after")
+		err = failpoint.Around("source.store", func() error {
+			return store.Put(ctx, fetched.SHA256, io.NewSectionReader(file, 0, fetched.Bytes), fetched.Bytes)
+		})
 	}
 	if err != nil {
 		f.a.options.Logger.WarnContext(ctx,
@@ -226,13 +224,12 @@ func (f *fetching) confirm(ctx context.Context) (source.Fetched, error) {
 	if err != nil {
 		return source.Fetched{}, err
 	}
-	answer, err := client.Unchanged(ctx, rawURL, download.Download{SHA256: was.SHA256, Bytes: was.Bytes, ETag: was.ETag,
-		LastModified: was.LastModified, FinalURL: was.FinalURL})
+	unchanged, err := client.Unchanged(ctx, rawURL, was)
 	if err != nil {
 		return source.Fetched{}, err
 	}
 	stored := f.a.options.Store != nil && f.a.stillAvailable(ctx, source.Fetched{SHA256: was.SHA256, Stored: true})
-	if answer == download.Unchanged && (stored || f.a.options.Store == nil) {
+	if unchanged && (stored || f.a.options.Store == nil) {
 		was.Stored = stored
 		return was, nil
 	}
@@ -251,7 +248,7 @@ func (f *fetching) failure(ctx context.Context, err error) error {
 	case errors.As(err, &typed):
 		return attempt.RetriedError(typed)
 	case errors.As(err, &fromSource):
-		return attempt.ApplicationError(f.sourceFailure(ctx, fromSource))
+		return attempt.ApplicationError(f.sourceFailure(fromSource))
 	case kube.Classify(err) == kube.Unreachable:
 		return attempt.RetriedError(failure.New(failure.Unreachable, "%s", kube.Text(err)))
 	}
@@ -259,8 +256,8 @@ func (f *fetching) failure(ctx context.Context, err error) error {
 }
 
 // sourceFailure classifies an error of the source: final, past the deadline, or worth a retry after a pause.
-func (f *fetching) sourceFailure(ctx context.Context, e *download.Error) *failure.Error {
-	pause, again := download.RetryAfter(e, attempts(ctx))
+func (f *fetching) sourceFailure(e *download.Error) *failure.Error {
+	pause, again := download.RetryAfter(e, f.attempts)
 	if !again {
 		return failure.New(failure.Refused, "%s of service %s can't be fetched: %s", f, f.req.Service, e.Message)
 	}
@@ -273,12 +270,4 @@ func (f *fetching) sourceFailure(ctx context.Context, e *download.Error) *failur
 	f.setMessage("%s; retrying", e)
 	return &failure.Error{Kind: failure.NotReady, RetryAfter: pause,
 		Message: fmt.Sprintf("%s of service %s: %s", f, f.req.Service, e.Message)}
-}
-
-// attempts returns the number of the activity's attempts, including this one.
-func attempts(ctx context.Context) int {
-	if !activity.IsActivity(ctx) {
-		return 1
-	}
-	return int(activity.GetInfo(ctx).Attempt)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,22 +22,12 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-const (
-	// callTimeout is how long one request to the cluster may take.
-	callTimeout = 5 * time.Second
-	// maxLogBytes is how many bytes of a log are read.
-	maxLogBytes = 256 << 10
-)
-
-func withCallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, callTimeout)
-}
+// maxLogBytes is how many bytes of a log are read.
+const maxLogBytes = 256 << 10
 
 // job returns the Job of a build; nil if there is none.
 func (a *Activities) job(ctx context.Context, req build.Request) (*batchv1.Job, error) {
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	job, err := a.client.BatchV1().Jobs(req.Namespace).Get(call, req.JobName(), metav1.GetOptions{})
+	job, err := a.client.BatchV1().Jobs(req.Namespace).Get(ctx, req.JobName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -47,9 +36,7 @@ func (a *Activities) job(ctx context.Context, req build.Request) (*batchv1.Job, 
 
 // podsOf returns the pods of a Job, newest first.
 func (a *Activities) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	list, err := a.client.CoreV1().Pods(job.Namespace).List(call,
+	list, err := a.client.CoreV1().Pods(job.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
 	if err != nil {
 		return nil, err
@@ -62,16 +49,11 @@ func (a *Activities) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod
 // create creates the Job of a build if the party's policy allows it. When two requests race, one gets AlreadyExists and
 // reads again.
 func (a *Activities) create(ctx context.Context, req build.Request) error {
-	job, err := a.allowedJob(ctx, req)
-	if err != nil {
+	var job *batchv1.Job
+	err := failpoint.Around("build.create", func() (err error) {
+		job, err = a.createJob(ctx, req)
 		return err
-	}
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	failpoint.Hit("build.create.before")
-	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job,
-		metav1.CreateOptions{FieldManager: fieldmanager.Slipway})
-	failpoint.Hit("build.create.after")
+	})
 	if err == nil {
 		a.options.Logger.InfoContext(ctx, "build started", "service", req.Service, "commit", req.Commit, "job",
 			req.Namespace+"/"+job.Name)
@@ -80,17 +62,22 @@ func (a *Activities) create(ctx context.Context, req build.Request) error {
 	return err
 }
 
-// allowedJob returns the Job of a build, or an error if the party's policy forbids it.
-func (a *Activities) allowedJob(ctx context.Context, req build.Request) (*batchv1.Job, error) {
+// createJob creates the Job of a build; it fails if the party's policy forbids it.
+func (a *Activities) createJob(ctx context.Context, req build.Request, dryRun ...string) (*batchv1.Job, error) {
 	template, err := a.template(ctx, req.Order)
 	if err != nil {
 		return nil, err
 	}
 	job, err := req.Job(template)
+	if err == nil {
+		err = a.options.Policy.CheckBuild(job)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return job, a.options.Policy.CheckBuild(job)
+	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(ctx, job,
+		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun})
+	return job, err
 }
 
 // template returns the Job template of an order. An unreachable home cluster is reported as NotReady, so that the build
@@ -116,14 +103,11 @@ func (a *Activities) template(ctx context.Context, order build.Order) ([]byte, e
 // remove deletes a Job and its pods, unless the Job has changed since it was read. point is the prefix of the
 // failpoints' names.
 func (a *Activities) remove(ctx context.Context, job *batchv1.Job, point string) error {
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	background := metav1.DeletePropagationBackground
-	failpoint.Hit(point + ".before")
-	err := a.client.BatchV1().Jobs(job.Namespace).Delete(call, job.Name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
-			PropagationPolicy: &background})
-	failpoint.Hit(point + ".after")
+	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground),
+		Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion}}
+	err := failpoint.Around(point, func() error {
+		return a.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
+	})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -138,20 +122,16 @@ func (a *Activities) record(ctx context.Context, job *batchv1.Job, yield build.Y
 	if err != nil {
 		return err
 	}
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	failpoint.Hit("build.record.before")
-	_, err = a.client.BatchV1().Jobs(job.Namespace).Patch(call, job.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldmanager.Slipway})
-	failpoint.Hit("build.record.after")
-	return err
+	return failpoint.Around("build.record", func() error {
+		_, err := a.client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: fieldmanager.Slipway})
+		return err
+	})
 }
 
 // prune deletes surplus finished Jobs of a service. Failures are logged only: the next build tries again.
 func (a *Activities) prune(ctx context.Context, req build.Request) {
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	list, err := a.client.BatchV1().Jobs(req.Namespace).List(call,
+	list, err := a.client.BatchV1().Jobs(req.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: build.LabelService + "=" + req.Service})
 	if err == nil {
 		for _, job := range build.Surplus(list.Items, a.options.Now()) {
@@ -177,11 +157,9 @@ func (a *Activities) log(ctx context.Context, pods []corev1.Pod) string {
 			break
 		}
 	}
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
 	lines := int64(build.TailLines)
 	stream, err := a.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name,
-		&corev1.PodLogOptions{Container: container, TailLines: &lines}).Stream(call)
+		&corev1.PodLogOptions{Container: container, TailLines: &lines}).Stream(ctx)
 	if err != nil {
 		a.options.Logger.InfoContext(ctx, "the log of a build can't be read", "pod", pod.Namespace+"/"+pod.Name,
 			"container", container, "error", kube.Text(err))
@@ -251,14 +229,7 @@ func (a *Activities) unreachableRepository(ctx context.Context, order build.Orde
 
 // dryRunJob asks the API server whether it would accept the Job, without creating it.
 func (a *Activities) dryRunJob(ctx context.Context, req build.Request) error {
-	job, err := a.allowedJob(ctx, req)
-	if err != nil {
-		return err
-	}
-	call, cancel := withCallTimeout(ctx)
-	defer cancel()
-	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job,
-		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: []string{metav1.DryRunAll}})
+	_, err := a.createJob(ctx, req, metav1.DryRunAll)
 	if err == nil || apierrors.IsAlreadyExists(err) || kube.NoDryRun(err) {
 		return nil
 	}

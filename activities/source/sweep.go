@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/pager"
 
 	"slipway.io/slipway/activities/attempt"
@@ -31,7 +32,7 @@ func (a *Activities) Unnamed(ctx context.Context, req source.UnreferencedRequest
 	}
 	unnamed := source.Unreferenced{Next: next, KeepSeconds: int64(a.options.Retention / time.Second)}
 	before := a.options.Now().Add(-a.options.Retention)
-	var referenced map[string]bool
+	var referenced sets.Set[string]
 	for _, p := range stored {
 		if p.UsedAt.After(before) || p.StoredAt.After(before) {
 			continue
@@ -41,7 +42,7 @@ func (a *Activities) Unnamed(ctx context.Context, req source.UnreferencedRequest
 				return source.Unreferenced{}, err
 			}
 		}
-		if !referenced[p.SHA256] {
+		if !referenced.Has(p.SHA256) {
 			unnamed.SHA256 = append(unnamed.SHA256, p.SHA256)
 		}
 	}
@@ -60,7 +61,7 @@ func (a *Activities) Remove(ctx context.Context, req source.Unreferenced) (sourc
 	var removed source.Removed
 	before := a.options.Now().Add(-a.options.Retention)
 	for _, sha256 := range req.SHA256 {
-		if referenced[sha256] {
+		if referenced.Has(sha256) {
 			continue
 		}
 		switch err := a.options.Store.Delete(ctx, sha256, before); {
@@ -97,21 +98,19 @@ func unreachable(format string, args ...any) error {
 
 // referencedPackages returns the digests that pod templates in the party's namespaces name: those of workloads, and
 // those of the revisions that workloads can be rolled back to.
-func (a *Activities) referencedPackages(ctx context.Context) (map[string]bool, error) {
-	referenced := map[string]bool{}
-	note := func(annotations map[string]string) {
-		if sha256 := source.PackageDigest(annotations); sha256 != "" {
-			referenced[sha256] = true
-		}
-	}
+func (a *Activities) referencedPackages(ctx context.Context) (sets.Set[string], error) {
+	referenced := sets.New[string]()
 	namespaces := a.options.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		for _, list := range a.templateLists(namespace) {
+		apps := a.client.AppsV1()
+		for _, list := range []pager.ListPageFunc{listPage(apps.Deployments(namespace).List),
+			listPage(apps.StatefulSets(namespace).List), listPage(apps.DaemonSets(namespace).List),
+			listPage(apps.ReplicaSets(namespace).List), listPage(apps.ControllerRevisions(namespace).List)} {
 			err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-				note(templateAnnotations(o))
+				referenced.Insert(source.PackageDigest(templateAnnotations(o)))
 				return nil
 			})
 			if err != nil {
@@ -122,26 +121,8 @@ func (a *Activities) referencedPackages(ctx context.Context) (map[string]bool, e
 	return referenced, nil
 }
 
-// templateLists returns list functions for all kinds of objects that contain pod templates, current or former.
-func (a *Activities) templateLists(namespace string) []pager.ListPageFunc {
-	apps := a.client.AppsV1()
-	return []pager.ListPageFunc{
-		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return apps.Deployments(namespace).List(ctx, o)
-		},
-		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return apps.StatefulSets(namespace).List(ctx, o)
-		},
-		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return apps.DaemonSets(namespace).List(ctx, o)
-		},
-		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return apps.ReplicaSets(namespace).List(ctx, o)
-		},
-		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return apps.ControllerRevisions(namespace).List(ctx, o)
-		},
-	}
+func listPage[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) pager.ListPageFunc {
+	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 }
 
 // templateAnnotations are the annotations of an object's pod template.
@@ -158,17 +139,13 @@ func templateAnnotations(o runtime.Object) map[string]string {
 	case *appsv1.ControllerRevision:
 		var revision struct {
 			Spec struct {
-				Template struct {
-					Metadata struct {
-						Annotations map[string]string `json:"annotations"`
-					} `json:"metadata"`
-				} `json:"template"`
+				Template metav1.PartialObjectMetadata `json:"template"`
 			} `json:"spec"`
 		}
 		if json.Unmarshal(o.Data.Raw, &revision) != nil {
 			return nil
 		}
-		return revision.Spec.Template.Metadata.Annotations
+		return revision.Spec.Template.Annotations
 	}
 	panic(fmt.Sprintf("no list has a %T", o))
 }

@@ -5,7 +5,9 @@ package traffic
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -16,6 +18,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/rollout"
 )
 
 // Options configure the activities. The zero value is usable.
@@ -69,4 +72,21 @@ func New(client kube.Typed, objects dynamic.Interface, options Options) (*Activi
 	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
 		slots: attempt.NewRequestSlots(),
 		kinds: newKinds(client.Discovery()), scripts: scripts, removed: lru.New(maxRemoved)}, nil
+}
+
+// Borrowed lists the objects of a request's routings that a release currently holds.
+func (a *Activities) Borrowed(ctx context.Context, req rollout.RouteRequest) ([]kube.Ref, error) {
+	var out []kube.Ref
+	for _, j := range jobs(req) {
+		held, err := a.held(ctx, j, j.stable(), j.canary())
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range held {
+			if !slices.Contains(out, p.Ref) {
+				out = append(out, p.Ref)
+			}
+		}
+	}
+	return out, nil
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -15,6 +18,7 @@ import (
 	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/release/workload"
 )
 
 // DriftDetector detects changes by other clients to the objects that rollouts borrow or create in addition to their
@@ -32,15 +36,18 @@ type DriftDetector struct {
 	kinds        *watch.Kinds
 	endpoints    *watch.Watch[*endpointSummary]
 
+	// leftWatch has, by place, the *missingObject of each object that has left the watch, until it is known why.
+	leftWatch sync.Map
+	// uncheckedServices has the places of borrowed Services that existed when the watch began: whether their canary
+	// Service was deleted before is not checked yet.
+	uncheckedServices sync.Map
+
+	// pendingReports has, by claim, the changes ([]rollout.Observed) that this worker made for a rollout and has not yet
+	// reported to it. Only the worker that processes the claim uses them.
+	pendingReports sync.Map
+
 	mu      sync.Mutex
 	objects map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]
-	// leftWatch are objects that have left the watch, until it is known why.
-	leftWatch map[place]*missingObject
-	// uncheckedServices are borrowed Services that existed when the watch began: whether their canary Service was
-	// deleted before is not checked yet.
-	uncheckedServices map[place]bool
-	// pendingReports are changes that this worker made for rollouts and has not yet reported to them, by claim.
-	pendingReports map[string][]rollout.Observed
 }
 
 // protectWorkers is how many claims are checked concurrently.
@@ -55,9 +62,7 @@ func NewDriftDetector(a *Activities, holdings drift.Holdings, temporal drift.Sig
 		kinds: watch.NewKinds(func(r schema.GroupVersionResource) bool {
 			return watch.Served(a.kinds.discovery, r)
 		}),
-		objects:           map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]{},
-		leftWatch:         map[place]*missingObject{},
-		uncheckedServices: map[place]bool{}, pendingReports: map[string][]rollout.Observed{},
+		objects: map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]{},
 	}
 	d.teller = drift.NewReporter(temporal, a.options.Parties, a.options.Logger, d.compare)
 	d.watchEndpoints()
@@ -98,17 +103,13 @@ func (d *DriftDetector) objectHandler() watch.Handler[*borrowedObject] {
 	}
 	return watch.Handler[*borrowedObject]{Added: func(l *borrowedObject, initial bool) {
 		if initial && l.borrowed && l.kind.Resource == services.gvr {
-			d.mu.Lock()
-			d.uncheckedServices[l.place()] = true
-			d.mu.Unlock()
+			d.uncheckedServices.Store(l.place(), true)
 		}
 		look(l)
 	}, Updated: func(_, l *borrowedObject) {
 		look(l)
 	}, Deleted: func(l *borrowedObject) {
-		d.mu.Lock()
-		d.leftWatch[l.place()] = &missingObject{borrowedObject: l, since: time.Now()}
-		d.mu.Unlock()
+		d.leftWatch.Store(l.place(), &missingObject{borrowedObject: l, since: time.Now()})
 		d.teller.Forget(l.place())
 		d.teller.Enqueue(l.place())
 	}}
@@ -117,34 +118,26 @@ func (d *DriftDetector) objectHandler() watch.Handler[*borrowedObject] {
 // compare returns what another client has changed in an object; nil if nothing.
 func (d *DriftDetector) compare(ctx context.Context, at place) (*drift.Change, error) {
 	if l := d.find(at); l != nil {
-		d.forget(at)
+		d.leftWatch.Delete(at)
 		if len(l.edited) == 0 {
 			return nil, nil
 		}
 		return l.change("changed", l.editor), nil
 	}
-	d.mu.Lock()
-	left := d.leftWatch[at]
-	d.mu.Unlock()
-	if left == nil {
+	left, is := d.leftWatch.Load(at)
+	if !is {
 		return nil, nil
 	}
-	c, err := d.changeOfMissing(ctx, at, left)
-	if err != nil {
+	c, err := d.changeOfMissing(ctx, at, left.(*missingObject))
+	switch {
+	case err != nil:
 		return nil, err
+	case c == nil:
+		d.leftWatch.Delete(at)
+	default:
+		c.Delivered = func() { d.leftWatch.Delete(at) }
 	}
-	if c == nil {
-		d.forget(at)
-		return nil, nil
-	}
-	c.Delivered = func() { d.forget(at) }
 	return c, nil
-}
-
-func (d *DriftDetector) forget(at place) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.leftWatch, at)
 }
 
 // changeOfMissing returns what another client has done to an object that left the watch; nil if a rollout restored or
@@ -204,4 +197,118 @@ func (l *borrowedObject) change(done, by string) *drift.Change {
 	return &drift.Change{Claim: l.claim, Namespace: l.Namespace,
 		Fingerprint: fmt.Sprintf("%s %s %s %s", l.claim, l.UID, message, l.digest),
 		Observed:    rollout.Observed{What: l.kind.What, Message: message, By: by, Object: l.place().String()}}
+}
+
+// The indices of the watches.
+const (
+	byClaim   = "claim"
+	byService = "service"
+)
+
+// borrowedObject is what a watch keeps of an object that a rollout has borrowed or created.
+type borrowedObject struct {
+	metav1.PartialObjectMetadata
+	kind  drift.Kind
+	claim string
+	// borrowed means that the rollout changed the object, and did not create it.
+	borrowed bool
+	// edited are the paths that another client changed, editor the last such client; digest distinguishes one change
+	// from another.
+	edited         []string
+	editor, digest string
+}
+
+func (l *borrowedObject) place() place {
+	return kind{name: l.kind.Name, gvr: l.kind.Resource}.at(l.Namespace, l.Name)
+}
+
+// keepObject reduces an object in a watch to what is compared.
+func keepObject(k drift.Kind) func(*unstructured.Unstructured) (*borrowedObject, error) {
+	return func(o *unstructured.Unstructured) (*borrowedObject, error) {
+		l := &borrowedObject{kind: k, claim: traffic.HolderOf(o.Object), edited: k.EditedPaths(o)}
+		_, l.borrowed = o.GetAnnotations()[rollout.AnnotationRestore]
+		l.Namespace, l.Name, l.UID, l.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(),
+			o.GetResourceVersion()
+		if len(l.edited) > 0 {
+			l.editor, _ = fieldmanager.LastOther(o, l.edited...)
+			l.digest = traffic.Digest(o.Object, l.edited)
+		}
+		return l, nil
+	}
+}
+
+// endpointSummary is what the watch keeps of an EndpointSlice: its Service, and how many of its endpoints are ready.
+type endpointSummary struct {
+	metav1.PartialObjectMetadata
+	service string
+	ready   int
+}
+
+func keepEndpoints(o *unstructured.Unstructured) (*endpointSummary, error) {
+	slice, err := readyEndpoints(o)
+	e := &endpointSummary{service: slice.Labels[discoveryv1.LabelServiceName], ready: len(slice.Endpoints)}
+	e.Namespace, e.Name, e.UID, e.ResourceVersion = slice.Namespace, slice.Name, slice.UID, slice.ResourceVersion
+	return e, err
+}
+
+// watchKind adds a kind to watch as soon as the cluster has it.
+func (d *DriftDetector) watchKind(k drift.Kind) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.objects[k.Resource] != nil {
+		return
+	}
+	w := watch.New(watch.Untyped(d.a.cluster.Objects, k.Resource), keepObject(k), d.watchOptions(k)).
+		Index(byClaim, func(l *borrowedObject) []string { return []string{l.claim} }).Handle(d.objectHandler())
+	d.objects[k.Resource] = w
+	d.kinds.Add(k.Resource, w.Run)
+}
+
+// watchEndpoints prepares the watch on the EndpointSlices of Services that rollouts borrow or create.
+func (d *DriftDetector) watchEndpoints() {
+	d.endpoints = watch.New(watch.Untyped(d.a.cluster.Objects, endpointSlices), keepEndpoints,
+		d.watchOptions(drift.Kind{Name: "EndpointSlice", Resource: endpointSlices})).
+		Index(byService, func(e *endpointSummary) []string { return []string{e.Namespace + "/" + e.service} }).
+		Handle(watch.OnChange(func(e *endpointSummary) {
+			if l := d.find(services.at(e.Namespace, e.service)); l != nil {
+				d.protectQueue.Add(l.claim)
+			}
+		}))
+	d.kinds.Add(endpointSlices, d.endpoints.Run)
+}
+
+// watchOptions are those of a watch on one kind in all namespaces that the worker serves. If a kind cannot be watched,
+// releases continue: changes by other clients are then noticed when a step needs the object.
+func (d *DriftDetector) watchOptions(k drift.Kind) watch.Options {
+	return watch.Options{Namespaces: d.a.options.Namespaces, Labels: workload.SelectClaimed,
+		Failed: watch.Once(func(namespace string, err error) {
+			d.a.options.Logger.Warn(fmt.Sprintf("%s objects of releases cannot be watched in %s: changes by other "+
+				"clients are noticed at the next step only; retrying", k.Name, watch.Where(namespace)),
+				"resource", k.Resource.Resource, "error", err)
+		})}
+}
+
+// find returns what the watch keeps of an object; nil if it does not exist.
+func (d *DriftDetector) find(at place) *borrowedObject {
+	d.mu.Lock()
+	w := d.objects[at.Resource]
+	d.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return w.Get(at.Namespace, at.Name)
+}
+
+// servicesOf lists the Services that are held under a claim.
+func (d *DriftDetector) servicesOf(claim string) []*borrowedObject {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.objects[services.gvr].By(byClaim, claim)
+}
+
+// hasReadyEndpoint reports whether a Service is known to have a ready endpoint.
+func (d *DriftDetector) hasReadyEndpoint(service place) bool {
+	return d.endpoints.Live(service.Namespace) &&
+		slices.ContainsFunc(d.endpoints.By(byService, service.Namespace+"/"+service.Name),
+			func(e *endpointSummary) bool { return e.ready > 0 })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/workload"
 )
@@ -120,6 +122,26 @@ func (k *kinds) httpRoutes() (kind, error) {
 	return kind{}, refused
 }
 
+// of returns the kinds of the objects of a routing. It fails with failure.Refused if the cluster lacks one.
+func (k *kinds) of(r strategy.Routing) ([]kind, error) {
+	switch {
+	case r.Ingress != nil:
+		return []kind{ingresses}, nil
+	case r.HTTPRoute != "":
+		found, err := k.httpRoutes()
+		return []kind{found}, err
+	}
+	var out []kind
+	for _, ref := range r.Custom {
+		found, err := k.lookup(ref.APIVersion, ref.Kind)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found)
+	}
+	return out, nil
+}
+
 // get reads an object; nil if it does not exist.
 func (a *Activities) get(ctx context.Context, p place) (traffic.Object, error) {
 	o, err := a.cluster.Get(ctx, p.Ref)
@@ -182,13 +204,19 @@ func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops
 	if err := a.checkRepair(p, live); err != nil {
 		return err
 	}
-	failpoint.Hit("traffic." + p.Resource.Resource + ".patch.before")
-	_, err := a.patch(ctx, p, ops, false)
-	failpoint.Hit("traffic." + p.Resource.Resource + ".patch.after")
-	if err != nil {
+	return a.do(ctx, p, live, "patch", func() error {
+		_, err := a.patch(ctx, p, ops, false)
+		return err
+	})
+}
+
+// do makes one write of an object: verb is its name in failpoints.
+func (a *Activities) do(ctx context.Context, p place, live traffic.Object, verb string, write func() error) error {
+	if err := failpoint.Around("traffic."+p.Resource.Resource+"."+verb, write); err != nil {
 		return a.classifyWriteError(ctx, p, live, err)
 	}
-	a.options.Logger.InfoContext(ctx, "routing object changed", "object", p.String())
+	done := map[string]string{"patch": "changed", "create": "created", "delete": "deleted"}[verb]
+	a.options.Logger.InfoContext(ctx, "routing object "+done, "object", p.String())
 	return nil
 }
 
@@ -212,14 +240,10 @@ func (a *Activities) create(ctx context.Context, p place, desired traffic.Object
 	if err != nil {
 		return a.classifyWriteError(ctx, p, nil, err)
 	}
-	failpoint.Hit("traffic." + p.Resource.Resource + ".create.before")
-	_, err = a.cluster.Create(ctx, p.Ref, meta(traffic.Stamped(signed, traffic.Digest(kept, paths))), false)
-	failpoint.Hit("traffic." + p.Resource.Resource + ".create.after")
-	if err != nil {
-		return a.classifyWriteError(ctx, p, nil, err)
-	}
-	a.options.Logger.InfoContext(ctx, "routing object created", "object", p.String())
-	return nil
+	return a.do(ctx, p, nil, "create", func() error {
+		_, err := a.cluster.Create(ctx, p.Ref, meta(traffic.Stamped(signed, traffic.Digest(kept, paths))), false)
+		return err
+	})
 }
 
 // remove deletes exactly the object that was read.
@@ -227,32 +251,28 @@ func (a *Activities) remove(ctx context.Context, p place, live traffic.Object) e
 	if err := a.checkRepair(p, live); err != nil {
 		return err
 	}
-	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.before")
-	a.removed.Add(meta(live).GetUID(), true) // before the watch delivers the change
-	err := a.cluster.Delete(ctx, p.Ref, meta(live).GetUID(), "")
-	failpoint.Hit("traffic." + p.Resource.Resource + ".delete.after")
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return a.classifyWriteError(ctx, p, live, err)
-	}
-	a.options.Logger.InfoContext(ctx, "routing object deleted", "object", p.String())
-	return nil
+	return a.do(ctx, p, live, "delete", func() error {
+		a.removed.Add(meta(live).GetUID(), true) // before the watch delivers the change
+		err := a.cluster.Delete(ctx, p.Ref, meta(live).GetUID(), "")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 // classifyWriteError distinguishes a conflict, after which the job decides again, from a write that the API server
 // refuses.
 func (a *Activities) classifyWriteError(ctx context.Context, p place, live traffic.Object, err error) error {
-	switch classify(err) {
+	switch kube.Classify(err) {
 	case kube.Changed:
-		if apierrors.IsNotFound(err) && live == nil {
-			// its kind or its namespace does not exist
-			return failure.New(failure.Refused, "%s cannot be created: %s", p, kube.Text(err))
-		}
 		return errRetry
-	case kube.Refused:
-		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
+	case kube.Missing:
+		if live != nil {
+			return errRetry
+		}
+		// its kind or its namespace does not exist
+		return failure.New(failure.Refused, "%s cannot be created: %s", p, kube.Text(err))
 	case kube.Rejected:
 		now, readErr := a.get(ctx, p)
 		if readErr != nil {
@@ -261,22 +281,23 @@ func (a *Activities) classifyWriteError(ctx context.Context, p place, live traff
 		if meta(now).GetResourceVersion() != meta(live).GetResourceVersion() {
 			return errRetry
 		}
-		return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
+	case kube.Refused:
 	default:
 		return err
 	}
+	return failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", p, kube.Text(err))
 }
 
 // meta wraps an object to read its metadata; that of nil is empty.
 func meta(o traffic.Object) *unstructured.Unstructured { return &unstructured.Unstructured{Object: o} }
 
 func sameMarks(a, b traffic.Object) bool {
-	for _, key := range []string{rollout.AnnotationHeldBy, rollout.AnnotationRestore, traffic.AnnotationPlaces} {
-		if meta(a).GetAnnotations()[key] != meta(b).GetAnnotations()[key] {
-			return false
-		}
+	marks := func(o traffic.Object) []string {
+		has := meta(o).GetAnnotations()
+		return []string{has[rollout.AnnotationHeldBy], has[rollout.AnnotationRestore], has[traffic.AnnotationPlaces],
+			meta(o).GetLabels()[workload.LabelClaimed]}
 	}
-	return meta(a).GetLabels()[workload.LabelClaimed] == meta(b).GetLabels()[workload.LabelClaimed]
+	return slices.Equal(marks(a), marks(b))
 }
 
 // deletedError is the drift of an object that another client deleted.
@@ -297,14 +318,6 @@ func (a *Activities) workload(ctx context.Context, s rollout.Subject) (traffic.O
 		return nil, err
 	}
 	return a.get(ctx, k.at(s.Workload.Namespace, ref.Name))
-}
-
-// classify is kube.Classify, but treats a missing object as a changed one: the job decides again.
-func classify(err error) kube.Class {
-	if kind := kube.Classify(err); kind != kube.Missing {
-		return kind
-	}
-	return kube.Changed
 }
 
 // errRetry means that another client changed the object first: the job has to decide again.

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
@@ -112,31 +111,30 @@ func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCan
 		if noCanary && c.req.Shared != nil {
 			field = c.root + ".trafficRoutingRef"
 		}
-		lacking, err := c.lackingPermissions(ctx, j)
-		if err != nil {
-			if err := c.noteRefusal(field, err); err != nil {
-				return err
-			}
-			continue
-		}
-		if lacking != "" {
-			c.refuse(field, "%s", lacking)
-			continue
-		}
-		if err := c.routing(ctx, j, field, steps); err != nil {
+		if err := c.noteRefusal(field, c.job(ctx, j, field, steps)); err != nil {
 			return err
-		}
-		blind, err := c.lackingWatches(ctx, j)
-		if err := c.noteRefusal(field, innerFailure(err)); err != nil {
-			return err
-		}
-		if notice := fmt.Sprintf("changes by other clients to the Services and routes are noticed only when a step "+
-			"begins: %s", blind); blind != "" &&
-			!slices.Contains(c.result.Notices, notice) {
-			c.result.Notices = append(c.result.Notices, notice)
 		}
 	}
 	return nil
+}
+
+// job checks the permissions and the routing of a job. The error may be a refusal of the field.
+func (c *check) job(ctx context.Context, j job, field string, steps []stepTraffic) error {
+	switch lacking, err := c.lackingPermissions(ctx, j); {
+	case err != nil:
+		return err
+	case lacking != "":
+		return failure.New(failure.Refused, "%s", lacking)
+	}
+	if err := c.routing(ctx, j, field, steps); err != nil {
+		return err
+	}
+	blind, err := c.lackingWatches(ctx, j)
+	if notice := fmt.Sprintf("changes by other clients to the Services and routes are noticed only when a step "+
+		"begins: %s", blind); blind != "" && !slices.Contains(c.result.Notices, notice) {
+		c.result.Notices = append(c.result.Notices, notice)
+	}
+	return err
 }
 
 // routing checks one routing: first the existing objects, then each step.
@@ -144,12 +142,12 @@ func (c *check) routing(ctx context.Context, j job, field string, steps []stepTr
 	if err := c.noteRefusal(field+".service", c.service(ctx, j)); err != nil {
 		return err
 	}
-	p := providerOf(j.routing)
-	if err := c.findHolder(ctx, p, j); err != nil {
+	if err := c.findHolder(ctx, j); err != nil {
 		return c.noteRefusal(field, err)
 	}
 	before := len(c.result.Refusals)
-	if err := c.noteRefusal(field, innerFailure(p.initialise(ctx, c.a, j))); err != nil {
+	_, err := c.a.eachRoute(ctx, j, func(r route) (bool, error) { return false, r.initialise() })
+	if err := c.noteRefusal(field, err); err != nil {
 		return err
 	}
 	if len(c.result.Refusals) > before {
@@ -157,26 +155,17 @@ func (c *check) routing(ctx context.Context, j job, field string, steps []stepTr
 	}
 	for _, s := range steps {
 		j.asks = s.traffic
-		err := p.try(ctx, c.a, j)
+		_, err := c.a.eachRoute(ctx, j, func(r route) (bool, error) { return false, r.try() })
 		at := s.fieldOf(s.traffic)
 		var refused *scriptRefusal
 		if errors.As(err, &refused) && refused.field != "" && at != c.root+".trafficRoutingRef" {
 			at = s.field + "." + refused.field
 		}
-		if err := c.noteRefusal(at, innerFailure(err)); err != nil {
+		if err := c.noteRefusal(at, err); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// innerFailure returns the failure.Error that an error wraps, or the error itself.
-func innerFailure(err error) error {
-	var f *failure.Error
-	if errors.As(err, &f) {
-		return f
-	}
-	return err
 }
 
 // service checks the stable Service and the name of the canary Service.
@@ -231,59 +220,47 @@ func (c *check) selects(ctx context.Context, p place, selector map[string]string
 
 // findHolder finds another release that holds one of the objects. The claim of the release's own shared TrafficRouting
 // is ignored.
-func (c *check) findHolder(ctx context.Context, p provider, j job) error {
-	all, err := p.places(ctx, c.a, j)
-	if err != nil {
-		return err
-	}
+func (c *check) findHolder(ctx context.Context, j job) error {
+	var services []place
 	if !j.pair.Same() {
-		all = append([]place{j.stable(), j.canary()}, all...)
+		services = []place{j.stable(), j.canary()}
 	}
-	for _, at := range all {
-		live, err := c.a.get(ctx, at)
-		if err != nil {
-			return err
+	held, err := c.a.held(ctx, j, services...)
+	for _, at := range held {
+		own := !workload.IsForeign(c.req.Claim, at.holder)
+		if c.result.Holder == "" && !(own && c.req.Shared != nil && !strings.HasPrefix(at.holder, "rollout/")) {
+			c.result.Holder, c.result.HeldObject = at.holder, at.String()
 		}
-		holder := traffic.HolderOf(live)
-		if holder == "" || c.result.Holder != "" {
-			continue
-		}
-		if own := !workload.IsForeign(c.req.Claim, holder); own && c.req.Shared != nil &&
-			!strings.HasPrefix(holder, "rollout/") {
-			continue
-		}
-		c.result.Holder, c.result.HeldObject = holder, at.String()
 	}
-	return nil
+	return err
 }
 
-// needs returns the permissions that one routing needs.
-func (c *check) needs(j job) ([]kube.Permission, error) {
+// lackingPermissions returns the missing ones of the permissions that a routing needs as text, "" if there are none.
+func (c *check) lackingPermissions(ctx context.Context, j job) (string, error) {
 	out := kube.Needs(services.gvr, j.namespace, "get")
 	if !j.pair.Same() {
 		out = slices.Concat(out, kube.Needs(services.gvr, j.namespace, "create", "patch", "delete"),
 			kube.Needs(corev1.SchemeGroupVersion.WithResource("pods"), j.namespace, "list"),
 			kube.Needs(endpointSlices, j.namespace, "list"))
 	}
-	if j.routing.HTTPRoute != "" {
-		k, err := c.a.kinds.httpRoutes()
-		return append(out, kube.Needs(k.gvr, j.namespace, "get", "patch")...), err
+	if j.routing.HTTPRoute == "" {
+		scripts := kube.Needs(configMaps.gvr, j.namespace, "get")
+		// the only ConfigMap that is read, so the permission may be limited to it
+		scripts[0].Name = traffic.ScriptsConfigMap
+		out = append(out, scripts...)
 	}
-	scripts := kube.Needs(configMaps.gvr, j.namespace, "get")
-	// the only ConfigMap that is read, so the permission may be limited to it
-	scripts[0].Name = traffic.ScriptsConfigMap
-	out = append(out, scripts...)
+	verbs := []string{"get", "patch"}
 	if j.routing.Ingress != nil {
-		return append(out, kube.Needs(ingresses.gvr, j.namespace, "get", "list", "create", "patch", "delete")...), nil
+		verbs = []string{"get", "list", "create", "patch", "delete"}
 	}
-	for _, ref := range j.routing.Custom {
-		k, err := c.a.kinds.lookup(ref.APIVersion, ref.Kind)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, kube.Needs(k.gvr, j.namespace, "get", "patch")...)
+	kinds, err := c.a.kinds.of(j.routing)
+	if err != nil {
+		return "", err
 	}
-	return out, nil
+	for _, k := range kinds {
+		out = append(out, kube.Needs(k.gvr, j.namespace, verbs...)...)
+	}
+	return c.a.cluster.Permissions().Lacking(ctx, out)
 }
 
 // lackingWatches returns the watch permissions that the worker lacks for a routing. The release can run without them.
@@ -292,36 +269,13 @@ func (c *check) lackingWatches(ctx context.Context, j job) (string, error) {
 	if len(c.a.options.Namespaces) == 0 {
 		namespace = metav1.NamespaceAll // one watch covers them all
 	}
-	watched := []schema.GroupVersionResource{services.gvr, endpointSlices}
-	switch {
-	case j.routing.HTTPRoute != "":
-		k, err := c.a.kinds.httpRoutes()
-		if err != nil {
-			return "", err
-		}
-		watched = append(watched, k.gvr)
-	case j.routing.Ingress != nil:
-		watched = append(watched, ingresses.gvr)
-	}
-	for _, ref := range j.routing.Custom {
-		k, err := c.a.kinds.lookup(ref.APIVersion, ref.Kind)
-		if err != nil {
-			return "", err
-		}
-		watched = append(watched, k.gvr)
-	}
-	var needs []kube.Permission
-	for _, resource := range watched {
-		needs = append(needs, kube.Needs(resource, namespace, "list", "watch")...)
-	}
-	return c.a.cluster.Permissions().Lacking(ctx, needs)
-}
-
-// lackingPermissions returns the missing permissions as text, "" if there are none.
-func (c *check) lackingPermissions(ctx context.Context, j job) (string, error) {
-	needs, err := c.needs(j)
+	kinds, err := c.a.kinds.of(j.routing)
 	if err != nil {
 		return "", err
+	}
+	var needs []kube.Permission
+	for _, k := range append([]kind{services, {gvr: endpointSlices}}, kinds...) {
+		needs = append(needs, kube.Needs(k.gvr, namespace, "list", "watch")...)
 	}
 	return c.a.cluster.Permissions().Lacking(ctx, needs)
 }

@@ -30,27 +30,20 @@ func (j job) stable() place { return services.at(j.namespace, j.pair.Stable) }
 
 func (j job) canary() place { return services.at(j.namespace, j.pair.Canary) }
 
-// provider routes requests to Services. ensure and finalise read the objects, write the differences, and report whether
-// they wrote. A change is verified by another round that finds nothing left to write.
-type provider interface {
-	// initialise checks without writing that the routing objects exist and route to the Service; it fails with
+// route is an object that routes requests to Services: the canary Ingress, or an object of the user's that is changed,
+// such as an HTTPRoute. ensure and finalise read the object, write the difference, and report whether they wrote. A
+// change is verified by another round that finds nothing left to write.
+type route struct {
+	place
+	// initialise checks without writing that the object exists and routes to the Service; it fails with
 	// failure.Refused.
-	initialise(ctx context.Context, a *Activities, j job) error
-	// try checks without writing whether the routes can do what the job asks; it fails with failure.Refused.
-	try(ctx context.Context, a *Activities, j job) error
-	// ensure changes the routes to what the job asks.
-	ensure(ctx context.Context, a *Activities, j job) (bool, error)
-	// finalise restores or removes the routing objects.
-	finalise(ctx context.Context, a *Activities, j job) (bool, error)
-	// places returns the objects that the provider reads and writes.
-	places(ctx context.Context, a *Activities, j job) ([]place, error)
-}
-
-func providerOf(r strategy.Routing) provider {
-	if r.Ingress != nil {
-		return ingressProvider{}
-	}
-	return borrowingProvider{}
+	initialise func() error
+	// try checks without writing whether the route can do what the job asks; it fails with failure.Refused.
+	try func() error
+	// ensure changes the route to what the job asks.
+	ensure func() (bool, error)
+	// finalise restores or removes the object.
+	finalise func() (bool, error)
 }
 
 // jobs returns the routings of a request.
@@ -164,55 +157,157 @@ func (a *Activities) removeCreated(ctx context.Context, p place, h traffic.Claim
 	return true, a.remove(ctx, p, live)
 }
 
-// ingressProvider routes by a separate Ingress <ingress>-canary. It does not change the user's Ingress.
-type ingressProvider struct{}
-
-func (ingressProvider) place(j job) (stable, canary place) {
-	name := j.routing.Ingress.Name
-	return ingresses.at(j.namespace, name), ingresses.at(j.namespace, name+strategy.CanarySuffix)
+// routes returns the objects of a job's routing.
+func (a *Activities) routes(ctx context.Context, j job) ([]route, error) {
+	switch {
+	case j.routing.Ingress != nil:
+		return []route{a.canaryIngress(ctx, j)}, nil
+	case j.routing.HTTPRoute != "":
+		k, refused := a.kinds.httpRoutes()
+		var f *failure.Error
+		switch {
+		case errors.As(refused, &f):
+			k = httpRoutes // an object of a kind that the cluster no longer has needs no change
+		case refused != nil:
+			return nil, refused
+		}
+		at := k.at(j.namespace, j.routing.HTTPRoute)
+		return []route{a.borrowedRoute(ctx, at, j.hand, traffic.HTTPRoute(j.pair, j.asks), func() error {
+			if refused != nil {
+				return refused
+			}
+			return a.attemptBorrow(ctx, at, traffic.HTTPRoute(j.pair, strategy.Traffic{}))
+		})}, nil
+	}
+	var out []route
+	for _, ref := range j.routing.Custom {
+		k, err := a.kinds.lookup(ref.APIVersion, ref.Kind)
+		if err != nil {
+			return nil, err
+		}
+		at, script := k.at(j.namespace, ref.Name), traffic.CustomScript(ref)
+		derive := func(original traffic.Object) (traffic.Object, []string, error) {
+			raw, name, err := a.evaluate(ctx, j, script, traffic.CustomInput(original, j.pair, j.asks))
+			if err != nil {
+				return nil, nil, err
+			}
+			return traffic.Custom(name, raw)(original)
+		}
+		out = append(out, a.borrowedRoute(ctx, at, j.hand, derive, func() error {
+			if _, err := a.existing(ctx, at, notFoundError); err != nil {
+				return err
+			}
+			_, _, err := a.source(ctx, j.namespace, script)
+			return err
+		}))
+	}
+	return out, nil
 }
 
-func (p ingressProvider) places(_ context.Context, _ *Activities, j job) ([]place, error) {
-	stable, canary := p.place(j)
-	return []place{stable, canary}, nil
+// borrowedRoute is an object of the user's that derive changes.
+func (a *Activities) borrowedRoute(ctx context.Context, at place, hand traffic.Claimant, derive derivation,
+	initialise func() error) route {
+	return route{place: at, initialise: initialise,
+		try:      func() error { return a.attemptBorrow(ctx, at, derive) },
+		ensure:   func() (bool, error) { return a.borrow(ctx, at, hand, derive) },
+		finalise: func() (bool, error) { return a.restore(ctx, at, hand) }}
 }
 
-// desired returns the desired canary Ingress.
-func (p ingressProvider) desired(ctx context.Context, a *Activities, j job, live traffic.Object) (traffic.Object,
-	error) {
-	class := j.routing.Ingress.Class
-	script := traffic.IngressScript(class)
-	raw, name, err := a.evaluate(ctx, j, script, traffic.IngressInput(live, class, j.pair, j.asks))
+// eachRoute calls do with one object of a job after the other, and reports whether any call wrote.
+func (a *Activities) eachRoute(ctx context.Context, j job, do func(route) (bool, error)) (wrote bool, err error) {
+	all, err := a.routes(ctx, j)
+	for _, r := range all {
+		w, err := do(r)
+		wrote = wrote || w
+		if err != nil {
+			return wrote, err
+		}
+	}
+	return wrote, err
+}
+
+// finalise restores or removes the routes of a job, in reverse order: an object that refers to another is restored
+// first.
+func (a *Activities) finalise(ctx context.Context, j job) (bool, error) {
+	j.routing.Custom = slices.Clone(j.routing.Custom)
+	slices.Reverse(j.routing.Custom)
+	return a.eachRoute(ctx, j, func(r route) (bool, error) { return r.finalise() })
+}
+
+// held returns the claims on the objects of a job's routing, and on these other objects.
+func (a *Activities) held(ctx context.Context, j job, others ...place) ([]heldPlace, error) {
+	if j.routing.Ingress != nil {
+		others = append(others, ingresses.at(j.namespace, j.routing.Ingress.Name))
+	}
+	_, err := a.eachRoute(ctx, j, func(r route) (bool, error) {
+		others = append(others, r.place)
+		return false, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	annotations, err := traffic.IngressOutput(name, raw)
-	if err != nil {
-		return nil, err
+	var out []heldPlace
+	for _, at := range others {
+		live, err := a.get(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if holder := traffic.HolderOf(live); holder != "" {
+			out = append(out, heldPlace{at, holder})
+		}
 	}
-	return traffic.CanaryIngress(live, j.pair, annotations, j.version)
+	return out, nil
 }
 
-func (p ingressProvider) ensure(ctx context.Context, a *Activities, j job) (bool, error) {
-	stable, canary := p.place(j)
-	live, err := a.existing(ctx, stable, deletedError)
-	if err != nil {
-		return false, err
-	}
-	desired, err := p.desired(ctx, a, j, live)
-	if err != nil {
-		return false, err
-	}
-	return a.ensureCreated(ctx, canary, j.hand, desired, traffic.IngressPaths(desired))
+// heldPlace is an object on which a release has a claim.
+type heldPlace struct {
+	place
+	holder string
 }
 
-func (p ingressProvider) finalise(ctx context.Context, a *Activities, j job) (bool, error) {
-	_, canary := p.place(j)
-	return a.removeCreated(ctx, canary, j.hand)
+// canaryIngress is the separate Ingress <ingress>-canary. The user's Ingress is not changed.
+func (a *Activities) canaryIngress(ctx context.Context, j job) route {
+	name, class := j.routing.Ingress.Name, j.routing.Ingress.Class
+	stable, canary := ingresses.at(j.namespace, name), ingresses.at(j.namespace, name+strategy.CanarySuffix)
+	desired := func(absent func(place) error) (traffic.Object, error) {
+		live, err := a.existing(ctx, stable, absent)
+		if err != nil {
+			return nil, err
+		}
+		raw, name, err := a.evaluate(ctx, j, traffic.IngressScript(class),
+			traffic.IngressInput(live, class, j.pair, j.asks))
+		if err != nil {
+			return nil, err
+		}
+		annotations, err := traffic.IngressOutput(name, raw)
+		if err != nil {
+			return nil, err
+		}
+		return traffic.CanaryIngress(live, j.pair, annotations, j.version)
+	}
+	return route{place: canary,
+		initialise: func() error {
+			if err := a.checkIngress(ctx, j, stable); err != nil {
+				return err
+			}
+			return a.checkCreatable(ctx, canary)
+		},
+		try: func() error {
+			_, err := desired(notFoundError)
+			return err
+		},
+		ensure: func() (bool, error) {
+			wanted, err := desired(deletedError)
+			if err != nil {
+				return false, err
+			}
+			return a.ensureCreated(ctx, canary, j.hand, wanted, traffic.IngressPaths(wanted))
+		},
+		finalise: func() (bool, error) { return a.removeCreated(ctx, canary, j.hand) }}
 }
 
-func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) error {
-	stable, canary := p.place(j)
+// checkIngress refuses a user's Ingress that can have no canary.
+func (a *Activities) checkIngress(ctx context.Context, j job, stable place) error {
 	live, err := a.existing(ctx, stable, notFoundError)
 	if err != nil {
 		return err
@@ -227,10 +322,7 @@ func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) e
 	if _, _, err := a.source(ctx, j.namespace, traffic.IngressScript(j.routing.Ingress.Class)); err != nil {
 		return err
 	}
-	if err := p.checkNoOtherCanary(ctx, a, j, live); err != nil {
-		return err
-	}
-	return a.checkCreatable(ctx, canary)
+	return a.checkNoOtherCanary(ctx, j, live)
 }
 
 // canaryCacheTime is how long the list of a namespace's canaries is cached: hundreds of releases may start in it in one
@@ -239,7 +331,7 @@ const canaryCacheTime = time.Second
 
 // checkNoOtherCanary refuses if there is another canary of the same host and path that no release made. A cached canary
 // is confirmed by a fresh read, since it may have been deleted.
-func (p ingressProvider) checkNoOtherCanary(ctx context.Context, a *Activities, j job, live traffic.Object) error {
+func (a *Activities) checkNoOtherCanary(ctx context.Context, j job, live traffic.Object) error {
 	read := func(ctx context.Context) ([]unstructured.Unstructured, error) {
 		return a.foreignCanaries(ctx, j.namespace)
 	}
@@ -273,113 +365,6 @@ func (a *Activities) foreignCanaries(ctx context.Context, namespace string) ([]u
 		_, is := traffic.CanaryAnnotations(o.Object)
 		return !is || !traffic.NewCreated(ingresses.at(namespace, o.GetName()).String(), o.Object).Foreign()
 	}), err
-}
-
-func (p ingressProvider) try(ctx context.Context, a *Activities, j job) error {
-	stable, _ := p.place(j)
-	live, err := a.existing(ctx, stable, notFoundError)
-	if err != nil {
-		return err
-	}
-	_, err = p.desired(ctx, a, j, live)
-	return err
-}
-
-// borrowingProvider changes the user's own objects: the rules of an HTTPRoute, or custom objects by their scripts.
-type borrowingProvider struct{}
-
-// route is one object that routes requests.
-type route struct {
-	place
-	// initialise is provider.initialise for this object.
-	initialise func() error
-	derive     derivation
-}
-
-func (p borrowingProvider) routes(ctx context.Context, a *Activities, j job) ([]route, error) {
-	if j.routing.HTTPRoute != "" {
-		k, refused := a.kinds.httpRoutes()
-		var f *failure.Error
-		switch {
-		case errors.As(refused, &f):
-			k = httpRoutes // an object of a kind that the cluster no longer has needs no change
-		case refused != nil:
-			return nil, refused
-		}
-		at := k.at(j.namespace, j.routing.HTTPRoute)
-		return []route{{place: at, derive: traffic.HTTPRoute(j.pair, j.asks), initialise: func() error {
-			if refused != nil {
-				return refused
-			}
-			return a.attemptBorrow(ctx, at, traffic.HTTPRoute(j.pair, strategy.Traffic{}))
-		}}}, nil
-	}
-	var out []route
-	for _, ref := range j.routing.Custom {
-		k, err := a.kinds.lookup(ref.APIVersion, ref.Kind)
-		if err != nil {
-			return nil, err
-		}
-		at, script := k.at(j.namespace, ref.Name), traffic.CustomScript(ref)
-		out = append(out, route{place: at, initialise: func() error {
-			if _, err := a.existing(ctx, at, notFoundError); err != nil {
-				return err
-			}
-			_, _, err := a.source(ctx, j.namespace, script)
-			return err
-		}, derive: func(original traffic.Object) (traffic.Object, []string, error) {
-			raw, name, err := a.evaluate(ctx, j, script, traffic.CustomInput(original, j.pair, j.asks))
-			if err != nil {
-				return nil, nil, err
-			}
-			return traffic.Custom(name, raw)(original)
-		}})
-	}
-	return out, nil
-}
-
-func (p borrowingProvider) places(ctx context.Context, a *Activities, j job) ([]place, error) {
-	var out []place
-	_, err := p.each(ctx, a, j, func(r route) (bool, error) {
-		out = append(out, r.place)
-		return false, nil
-	})
-	return out, err
-}
-
-func (p borrowingProvider) initialise(ctx context.Context, a *Activities, j job) error {
-	_, err := p.each(ctx, a, j, func(r route) (bool, error) { return false, r.initialise() })
-	return err
-}
-
-func (p borrowingProvider) try(ctx context.Context, a *Activities, j job) error {
-	_, err := p.each(ctx, a, j, func(r route) (bool, error) { return false, a.attemptBorrow(ctx, r.place, r.derive) })
-	return err
-}
-
-func (p borrowingProvider) ensure(ctx context.Context, a *Activities, j job) (bool, error) {
-	return p.each(ctx, a, j, func(r route) (bool, error) { return a.borrow(ctx, r.place, j.hand, r.derive) })
-}
-
-// finalise restores the objects in reverse order: an object that refers to another is restored first.
-func (p borrowingProvider) finalise(ctx context.Context, a *Activities, j job) (bool, error) {
-	j.routing.Custom = slices.Clone(j.routing.Custom)
-	slices.Reverse(j.routing.Custom)
-	return p.each(ctx, a, j, func(r route) (bool, error) { return a.restore(ctx, r.place, j.hand) })
-}
-
-// each calls do with one object after the other, and reports whether any call wrote.
-func (p borrowingProvider) each(ctx context.Context, a *Activities, j job, do func(route) (bool, error)) (wrote bool,
-	err error) {
-	all, err := p.routes(ctx, a, j)
-	for _, r := range all {
-		w, err := do(r)
-		wrote = wrote || w
-		if err != nil {
-			return wrote, err
-		}
-	}
-	return wrote, err
 }
 
 // notFoundError is the refusal of an object that does not exist.

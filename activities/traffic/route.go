@@ -320,7 +320,7 @@ func ensureRoutes(ctx context.Context, t *routeJob) (string, error) {
 		return "", err
 	}
 	return each(jobs(t.req), func(j job) (string, error) {
-		wrote, err := providerOf(j.routing).ensure(ctx, t.a, j)
+		wrote, err := t.a.eachRoute(ctx, j, func(r route) (bool, error) { return r.ensure() })
 		if err := t.noteWrite(wrote, err); err != nil {
 			return "", err
 		}
@@ -362,7 +362,7 @@ func target(r strategy.Routing) string {
 
 func routeToStable(ctx context.Context, t *routeJob) (string, error) {
 	return each(jobs(t.req), func(j job) (string, error) {
-		return target(j.routing) + " is restored", t.noteWrite(providerOf(j.routing).finalise(ctx, t.a, j))
+		return target(j.routing) + " is restored", t.noteWrite(t.a.finalise(ctx, j))
 	})
 }
 

@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/release/failure"
@@ -138,15 +140,24 @@ func (a *Activities) endpoints(ctx context.Context, p place) ([]string, error) {
 	}
 	var out []string
 	for i := range list {
-		var slice discoveryv1.EndpointSlice
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &slice); err != nil {
+		slice, err := readyEndpoints(&list[i])
+		if err != nil {
 			return nil, err
 		}
 		for _, e := range slice.Endpoints {
-			if e.TargetRef != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+			if e.TargetRef != nil {
 				out = append(out, e.TargetRef.Name)
 			}
 		}
 	}
 	return out, nil
+}
+
+// readyEndpoints returns an EndpointSlice with its ready endpoints only.
+func readyEndpoints(o *unstructured.Unstructured) (slice discoveryv1.EndpointSlice, err error) {
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &slice)
+	slice.Endpoints = slices.DeleteFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+		return !ptr.Deref(e.Conditions.Ready, true)
+	})
+	return slice, err
 }

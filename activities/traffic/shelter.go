@@ -64,11 +64,8 @@ func (d *DriftDetector) protectTraffic(ctx context.Context, claim string) error 
 // checkCanaryService checks once whether the canary Service of a pinned Service still exists that was there when the
 // watch began. A deletion before the watch leaves no event.
 func (d *DriftDetector) checkCanaryService(ctx context.Context, stable *borrowedObject, h drift.Holding) error {
-	d.mu.Lock()
-	unchecked := d.uncheckedServices[stable.place()]
-	d.mu.Unlock()
-	if !unchecked || h.Claim == "" { // the rollout's holdings are not known yet
-		return nil
+	if _, unchecked := d.uncheckedServices.Load(stable.place()); !unchecked || h.Claim == "" {
+		return nil // it is checked, or the rollout's holdings are not known yet
 	}
 	for _, r := range h.Routings {
 		if r.Service != stable.Name || !h.Services {
@@ -82,15 +79,11 @@ func (d *DriftDetector) checkCanaryService(ctx context.Context, stable *borrowed
 		if live == nil {
 			left := &borrowedObject{kind: stable.kind, claim: stable.claim}
 			left.Namespace, left.Name = at.Namespace, at.Name
-			d.mu.Lock()
-			d.leftWatch[at] = &missingObject{borrowedObject: left, since: time.Now()}
-			d.mu.Unlock()
+			d.leftWatch.Store(at, &missingObject{borrowedObject: left, since: time.Now()})
 			d.teller.Enqueue(at)
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.uncheckedServices, stable.place())
+	d.uncheckedServices.Delete(stable.place())
 	return nil
 }
 
@@ -185,11 +178,12 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 		done := rollout.Observed{What: rollout.ObservedUnrouted, Claim: claim, Object: canary.String(),
 			Message: fmt.Sprintf("%s sends all requests to %s, since no pod of the new version is ready",
 				target(j.routing), j.stable())}
-		routed, err := d.hasRoutes(ctx, j)
-		if err != nil || !routed || !d.mayAct(ctx, claim, done) {
+		held, err := d.a.held(ctx, j)
+		ours := func(p heldPlace) bool { return p.holder == j.hand.Claim }
+		if err != nil || !slices.ContainsFunc(held, ours) || !d.mayAct(ctx, claim, done) {
 			return err
 		}
-		wrote, err := providerOf(j.routing).finalise(ctx, d.a, j)
+		wrote, err := d.a.finalise(ctx, j)
 		if err != nil {
 			return err
 		}
@@ -207,21 +201,6 @@ func (d *DriftDetector) mayAct(ctx context.Context, claim string, done rollout.O
 	return !held || drift.RunsHere(ctx, d.temporal, claim, done)
 }
 
-// hasRoutes reports whether there is anything that finalise would restore or remove.
-func (d *DriftDetector) hasRoutes(ctx context.Context, j job) (bool, error) {
-	all, err := providerOf(j.routing).places(ctx, d.a, j)
-	if err != nil {
-		return false, err
-	}
-	for _, at := range all {
-		live, err := d.a.get(ctx, at)
-		if err != nil || traffic.HolderOf(live) == j.hand.Claim {
-			return err == nil, err
-		}
-	}
-	return false, nil
-}
-
 // readyPodCount returns how many ready pods a Service selects.
 func (d *DriftDetector) readyPodCount(ctx context.Context, at place) (int, error) {
 	live, err := d.a.get(ctx, at)
@@ -234,28 +213,24 @@ func (d *DriftDetector) readyPodCount(ctx context.Context, at place) (int, error
 
 // queueReport records a change that is to be reported to the rollout.
 func (d *DriftDetector) queueReport(claim string, done rollout.Observed) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pendingReports[claim] = append(d.pendingReports[claim], done)
+	d.pendingReports.Store(claim, append(d.reportsOf(claim), done))
+}
+
+func (d *DriftDetector) reportsOf(claim string) []rollout.Observed {
+	found, _ := d.pendingReports.Load(claim)
+	reports, _ := found.([]rollout.Observed)
+	return reports
 }
 
 // sendReports signals the recorded changes to the rollout, in order.
 func (d *DriftDetector) sendReports(ctx context.Context, claim string) error {
-	for {
-		d.mu.Lock()
-		reports := slices.Clone(d.pendingReports[claim])
-		d.mu.Unlock()
-		if len(reports) == 0 {
-			return nil
-		}
+	for reports := d.reportsOf(claim); len(reports) > 0; reports = reports[1:] {
+		d.pendingReports.Store(claim, reports)
 		if err := drift.Signal(ctx, d.temporal, claim, reports[0]); err != nil {
 			return err
 		}
 		d.a.options.Logger.InfoContext(ctx, "the traffic of a release was protected", "change", reports[0].Message)
-		d.mu.Lock()
-		if d.pendingReports[claim] = d.pendingReports[claim][1:]; len(d.pendingReports[claim]) == 0 {
-			delete(d.pendingReports, claim)
-		}
-		d.mu.Unlock()
 	}
+	d.pendingReports.Delete(claim)
+	return nil
 }

@@ -95,14 +95,12 @@ func (r *Reader) Input(ctx context.Context, source serving.Source) (serving.Inpu
 }
 
 func (r *Reader) cached(key serving.Source) (in serving.Input, known bool) {
-	found, known := r.small.Get(key)
-	if !known {
-		found, known = r.large.Get(key)
+	for _, kept := range []*lru.Cache{r.small, r.large} {
+		if found, known := kept.Get(key); known {
+			return found.(serving.Input), true
+		}
 	}
-	if !known {
-		return in, false
-	}
-	return found.(serving.Input), true
+	return in, false
 }
 
 func (r *Reader) keep(key serving.Source, in serving.Input) {
@@ -114,7 +112,7 @@ func (r *Reader) keep(key serving.Source, in serving.Input) {
 }
 
 // requestTimeout limits a request to Temporal.
-const requestTimeout = 10 * time.Second
+const requestTimeout = 5 * time.Second
 
 func (r *Reader) read(ctx context.Context, key serving.Source) (serving.Input, error) {
 	var in serving.Input

@@ -2,10 +2,12 @@ package main
 
 import (
 	"log/slog"
+	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.uber.org/fx"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/centre"
 	partyservings "slipway.io/slipway/activities/serving"
@@ -23,7 +25,8 @@ import (
 // partyModule runs the activities on the cluster of the served parties, and those of the centre if there is a
 // homeModule.
 var partyModule = fx.Options(
-	fx.Provide(newTraffic, newSource, newWorkloads, newServings, newQueues),
+	fx.Provide(newTraffic, newSource, newWorkloads, newServings, newQueues,
+		fx.Annotate(newBounded, fx.ResultTags(`name:"bounded"`))),
 	driftModule,
 	worker.Module,
 )
@@ -34,11 +37,20 @@ type partyParts struct {
 
 	Lifecycle fx.Lifecycle
 	Typed     kube.Typed
-	Objects   dynamic.Interface
-	Settings  settings.Settings
-	Log       *slog.Logger
+	// Bounded is a client with a timeout for each request, for all but watches.
+	Bounded  kube.Typed `name:"bounded"`
+	Objects  dynamic.Interface
+	Settings settings.Settings
+	Log      *slog.Logger
 	// Home reads data that is not stored in workflow histories; nil in a party's own worker, which has no access to it.
 	Home *centre.Activities `optional:"true"`
+}
+
+// newBounded returns a client for the activities whose requests may take 5 seconds.
+func newBounded(config *rest.Config) (kube.Typed, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = 5 * time.Second
+	return kube.NewTyped(config)
 }
 
 func newTraffic(p partyParts) (*traffic.Activities, error) {
@@ -75,7 +87,7 @@ func newSource(p partyParts) (*partysource.Activities, error) {
 	case store != nil:
 		options.Store = store
 	}
-	return partysource.New(p.Typed, options)
+	return partysource.New(p.Bounded, options)
 }
 
 // newServings returns the activities for the party's servings, and starts their watch.
@@ -87,7 +99,7 @@ func newServings(p partyParts, temporal client.Client, reader *versions.Reader) 
 	}
 	watch := partyservings.NewWatch(p.Typed, s.WatchNamespaces, p.Log)
 	_, queues := servedParties(s)
-	activities := partyservings.New(p.Typed, reader, watch, partyservings.Options{
+	activities := partyservings.New(p.Bounded, reader, watch, partyservings.Options{
 		Namespaces: s.WatchNamespaces, AnyNamespace: s.ServingsInAnyNamespace, Policy: policy,
 		Queues: queues, Engine: s.TemporalNamespace, Logger: p.Log,
 	})

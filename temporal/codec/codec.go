@@ -1,12 +1,18 @@
 package codec
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"slipway.io/slipway/release/sealed"
@@ -93,4 +99,138 @@ func (c Codec) open(payload *commonpb.Payload) (*commonpb.Payload, error) {
 
 func isSealed(payload *commonpb.Payload) bool {
 	return string(payload.GetMetadata()[converter.MetadataEncoding]) == sealed.Encoding
+}
+
+// NewInterceptor encrypts what a client sends to Temporal and decrypts what it receives: arguments, results, memos,
+// heartbeat details, summaries, and the messages and stack traces of failures. Search attributes stay readable, since
+// Temporal compares them.
+//
+// It works on the connection rather than in the client's data converter, so that code that reads Temporal's responses
+// directly (the memo in a list, the details of a pending activity, the first event of a history) gets decrypted values.
+func NewInterceptor(keys *Keys) (grpc.UnaryClientInterceptor, error) {
+	payloads, err := converter.NewPayloadCodecGRPCClientInterceptor(
+		converter.PayloadCodecGRPCClientInterceptorOptions{Codecs: []converter.PayloadCodec{New(keys)}})
+	if err != nil {
+		return nil, err
+	}
+	failures, err := converter.NewFailureGRPCClientInterceptor(
+		converter.NewFailureGRPCClientInterceptorOptions{EncodeCommonAttributes: true})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker,
+		options ...grpc.CallOption) error {
+		// Both interceptors change requests in place; the client's own copies, for retries and caches, must stay
+		// unencrypted.
+		if message, ok := request.(proto.Message); ok {
+			request = proto.Clone(message)
+		}
+		sealed := func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn,
+			options ...grpc.CallOption) error {
+			return payloads(ctx, method, request, reply, to, call, options...)
+		}
+		return failures(ctx, method, request, reply, to, sealed, options...)
+	}, nil
+}
+
+// NewDataConverter returns the default data converter with one difference: a workflow that gets a payload which this
+// process cannot decrypt stops there, until a process with the key continues it. The SDK would fail it permanently with
+// a decoding error.
+func NewDataConverter() converter.DataConverter {
+	return blockingConverter{DataConverter: converter.GetDefaultDataConverter()}
+}
+
+type blockingConverter struct {
+	converter.DataConverter
+	inWorkflow bool
+}
+
+var _ workflow.ContextAware = blockingConverter{}
+
+// WithWorkflowContext returns the converter for workflow code.
+func (c blockingConverter) WithWorkflowContext(workflow.Context) converter.DataConverter {
+	c.inWorkflow = true
+	return c
+}
+
+// WithContext returns the converter for all other code, where an error suffices.
+func (c blockingConverter) WithContext(context.Context) converter.DataConverter { return c }
+
+// FromPayload decodes one value.
+func (c blockingConverter) FromPayload(payload *commonpb.Payload, into any) error {
+	c.panicIfSealed(payload)
+	return c.DataConverter.FromPayload(payload, into)
+}
+
+// FromPayloads decodes several values.
+func (c blockingConverter) FromPayloads(payloads *commonpb.Payloads, into ...any) error {
+	c.panicIfSealed(payloads.GetPayloads()...)
+	return c.DataConverter.FromPayloads(payloads, into...)
+}
+
+// panicIfSealed panics on an encrypted payload in workflow code: the SDK then fails the workflow task and retries it.
+func (c blockingConverter) panicIfSealed(payloads ...*commonpb.Payload) {
+	for _, payload := range payloads {
+		if c.inWorkflow && isSealed(payload) {
+			panic(sealed.Unreadable)
+		}
+	}
+}
+
+// HandlerOptions configure who may decrypt payloads.
+type HandlerOptions struct {
+	// Origin is the Temporal UI's base URL. Of all web pages, only its pages are served.
+	Origin string
+	// Authenticate returns why a request is refused; nil: all requests are accepted.
+	Authenticate func(*http.Request) error
+}
+
+// NewHandler serves POST /encode and POST /decode like Temporal's remote codecs
+// (https://docs.temporal.io/codec-server), and browsers' CORS preflight requests.
+func NewHandler(keys *Keys, o HandlerOptions) http.Handler {
+	opened := converter.NewPayloadCodecHTTPHandler(New(keys))
+	origin := originOf(o.Origin)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asking := r.Header.Get("Origin"); asking != "" {
+			if asking != origin {
+				http.Error(w, "requests from pages of "+asking+" are refused: only the Temporal UI at "+origin+
+					" (--temporal-ui) may ask", http.StatusForbidden)
+				return
+			}
+			allow(w.Header(), origin)
+		}
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		if o.Authenticate != nil {
+			if err := o.Authenticate(r); err != nil {
+				http.Error(w, err.Error(), http.StatusUnauthorized)
+				return
+			}
+		}
+		opened.ServeHTTP(w, r)
+	})
+}
+
+// allow sets the CORS headers (https://fetch.spec.whatwg.org/#http-cors-protocol), also for a page on a public address
+// when this server is on a private one (https://wicg.github.io/private-network-access).
+func allow(h http.Header, origin string) {
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Allow-Methods", "POST, OPTIONS")
+	h.Set("Access-Control-Allow-Headers", "Content-Type, X-Namespace, Authorization")
+	h.Set("Access-Control-Allow-Credentials", "true")
+	h.Set("Access-Control-Allow-Private-Network", "true")
+}
+
+// originOf returns the Origin header that browsers send for a URL.
+func originOf(base string) string {
+	parsed, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	origin := strings.ToLower(parsed.Scheme + "://" + parsed.Host)
+	// browsers omit the default port
+	return strings.TrimSuffix(origin, map[string]string{"http": ":80", "https": ":443"}[parsed.Scheme])
 }

@@ -69,14 +69,7 @@ func isTar(head []byte) bool {
 	return err == nil && (sum == unsigned || sum == signed)
 }
 
-func allZero(p []byte) bool {
-	for _, b := range p {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
-}
+func allZero(p []byte) bool { return len(bytes.TrimLeft(p, "\x00")) == 0 }
 
 // knownContents are types of content that users mistake for packages, with their magic bytes.
 var knownContents = []struct{ magic, name string }{

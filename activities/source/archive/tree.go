@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -126,9 +127,7 @@ func (n *node) path() string {
 	for ; n.parent != nil; n = n.parent {
 		parts = append(parts, n.name)
 	}
-	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
-		parts[i], parts[j] = parts[j], parts[i]
-	}
+	slices.Reverse(parts)
 	return strings.Join(parts, "/")
 }
 

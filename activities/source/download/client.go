@@ -4,6 +4,7 @@
 package download
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -67,18 +68,10 @@ type Client struct {
 
 // New returns a client.
 func New(options Options) *Client {
-	if options.MaxBytes <= 0 {
-		options.MaxBytes = source.DefaultLimits.Bytes
-	}
-	if options.IdleTimeout <= 0 {
-		options.IdleTimeout = idleTimeout
-	}
-	if options.HeaderTimeout <= 0 {
-		options.HeaderTimeout = headerTimeout
-	}
-	if options.Log == nil {
-		options.Log = slog.New(slog.DiscardHandler)
-	}
+	options.MaxBytes = cmp.Or(options.MaxBytes, source.DefaultLimits.Bytes)
+	options.IdleTimeout = cmp.Or(options.IdleTimeout, idleTimeout)
+	options.HeaderTimeout = cmp.Or(options.HeaderTimeout, headerTimeout)
+	options.Log = cmp.Or(options.Log, slog.New(slog.DiscardHandler))
 	c := &Client{options: options, pause: pause.For}
 	c.checked, c.unchecked = c.transport(c.Dial), c.transport(c.dial)
 	for _, base := range options.Trusted {

@@ -8,28 +8,18 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"slipway.io/slipway/release/source"
 )
-
-// Download is the result of a download.
-type Download struct {
-	// SHA256 is the digest of all bytes, in lower-case hexadecimal digits.
-	SHA256 string `json:"sha256"`
-	Bytes  int64  `json:"bytes"`
-	// ETag and LastModified are headers of the response; "": the server did not send them.
-	ETag         string `json:"etag,omitempty"`
-	LastModified string `json:"lastModified,omitempty"`
-	// FinalURL is the URL after all redirects, redacted.
-	FinalURL string `json:"finalURL"`
-}
 
 const bufferBytes = 256 << 10
 
@@ -41,7 +31,7 @@ type transfer struct {
 	hash   hash.Hash
 	bytes  int64
 	// result describes the response whose body is in the file; size is that body's length, -1 if unknown.
-	result Download
+	result source.Fetched
 	size   int64
 }
 
@@ -49,10 +39,10 @@ type transfer struct {
 // maxContinuations times, if the response had a strong ETag. Fetch returns an *Error for errors of the server or the
 // network, the context's error if that has ended, and any other error for problems with the file. After an error the
 // file's content is undefined.
-func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (Download, error) {
+func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (source.Fetched, error) {
 	t := &transfer{client: c, rawURL: rawURL, file: into}
 	if err := t.reset(); err != nil {
-		return Download{}, err
+		return source.Fetched{}, err
 	}
 	for continued := 0; ; continued++ {
 		err := t.attempt(ctx)
@@ -61,11 +51,11 @@ func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (Downl
 			return t.result, nil
 		}
 		if continued == maxContinuations || !t.canContinue(err) {
-			return Download{}, withURL(err, rawURL)
+			return source.Fetched{}, withURL(err, rawURL)
 		}
 		pause, _ := RetryAfter(err, continued+1)
 		if err := c.pause(ctx, pause); err != nil {
-			return Download{}, err
+			return source.Fetched{}, err
 		}
 	}
 }
@@ -78,7 +68,7 @@ func (t *transfer) reset() error {
 	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("rewind the file for the download: %w", err)
 	}
-	t.hash, t.bytes, t.result, t.size = sha256.New(), 0, Download{}, -1
+	t.hash, t.bytes, t.result, t.size = sha256.New(), 0, source.Fetched{}, -1
 	return nil
 }
 
@@ -125,7 +115,7 @@ func (t *transfer) acceptBody(response *http.Response, at hop) error {
 		return err
 	}
 	t.size = response.ContentLength
-	t.result = Download{
+	t.result = source.Fetched{
 		ETag:         response.Header.Get("ETag"),
 		LastModified: response.Header.Get("Last-Modified"),
 		FinalURL:     source.Redact(at.url.String()),
@@ -207,3 +197,157 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, bod
 		}
 	}
 }
+
+// maxContinuations is how often one Fetch requests the rest of a body that broke off. The caller may call Fetch again.
+const maxContinuations = 5
+
+// isStrong reports whether an ETag identifies exact bytes (RFC 9110, 8.8.3). Only with a strong one may parts of a file
+// be combined.
+func isStrong(etag string) bool { return len(etag) > 2 && etag[0] == '"' && etag[len(etag)-1] == '"' }
+
+// canContinue reports whether another request can fetch the rest, or the complete file again, after this error.
+func (t *transfer) canContinue(err error) bool {
+	return Is(err, Temporary) && t.bytes > 0 && isStrong(t.result.ETag)
+}
+
+// rangeHeader returns the headers that request the rest of the file, or the complete file if it has changed; nil if no
+// byte has arrived yet.
+func (t *transfer) rangeHeader() http.Header {
+	if t.bytes == 0 {
+		return nil
+	}
+	return http.Header{"Range": {fmt.Sprintf("bytes=%d-", t.bytes)}, "If-Range": {t.result.ETag}}
+}
+
+// resume checks a partial response against the bytes in the file. The digest is not known beforehand, so a part of
+// another version would make a package that was never published.
+func (t *transfer) resume(response *http.Response, at hop) error {
+	first, last, size, ok := contentRange(response.Header.Get("Content-Range"))
+	switch {
+	case !ok, first != t.bytes, last != size-1, t.size >= 0 && size != t.size,
+		response.ContentLength >= 0 && response.ContentLength != size-first,
+		response.Header.Get("ETag") != t.result.ETag,
+		source.Redact(at.url.String()) != t.result.FinalURL,
+		!isFileTypeLabel(encoding(response), at.url):
+		return t.discard()
+	case size > t.client.options.MaxBytes:
+		return t.client.tooLarge()
+	}
+	t.size = size
+	t.client.options.Log.Info("Continuing an interrupted download.", "url", t.result.FinalURL, "at", t.bytes, "of",
+		size)
+	return nil
+}
+
+// discard empties the file, so that no request continues it, and returns the error for that.
+func (t *transfer) discard() error {
+	if err := t.reset(); err != nil {
+		return err
+	}
+	return temporary("the download broke off, and the server did not continue the same file")
+}
+
+// discardIfUnsatisfiable returns err, unless the server rejected the requested range (416): then the file has changed,
+// or the server can't continue it.
+func (t *transfer) discardIfUnsatisfiable(err error) error {
+	var failed *Error
+	if t.bytes > 0 && errors.As(err, &failed) && failed.Status == http.StatusRequestedRangeNotSatisfiable {
+		return t.discard()
+	}
+	return err
+}
+
+// contentRange parses the header Content-Range of a part of a file of known size: `bytes 5-9/10`.
+func contentRange(header string) (first, last, size int64, ok bool) {
+	unit, values, _ := strings.Cut(header, " ")
+	span, sizeText, _ := strings.Cut(values, "/")
+	firstText, lastText, _ := strings.Cut(span, "-")
+	var numbers [3]uint64
+	for i, text := range []string{firstText, lastText, sizeText} {
+		number, err := strconv.ParseUint(text, 10, 63)
+		if err != nil {
+			return 0, 0, 0, false
+		}
+		numbers[i] = number
+	}
+	return int64(numbers[0]), int64(numbers[1]), int64(numbers[2]), strings.EqualFold(unit, "bytes")
+}
+
+// Document is a small response, read completely.
+type Document struct {
+	Body []byte
+	// MediaType is the media type of the Content-Type header, without parameters; "": it is missing or can't be parsed.
+	MediaType string
+}
+
+// Read requests a URL under the same rules as Fetch, and returns its body of at most so many bytes. Its errors are like
+// those of Fetch.
+func (c *Client) Read(parent context.Context, rawURL string, most int) (Document, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	response, at, err := c.get(ctx, rawURL, nil)
+	if err != nil {
+		return Document{}, withURL(err, rawURL)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return Document{}, withURL(at.withRedirect(
+			refuse("the server answered %s: 200 OK is needed", statusText(response.StatusCode))), rawURL)
+	}
+	var document Document
+	err = c.stream(ctx, cancel, response.Body, func(some []byte) error {
+		if len(document.Body)+len(some) > most {
+			return refuse("the server's answer is larger than %d bytes", most)
+		}
+		document.Body = append(document.Body, some...)
+		return nil
+	})
+	if err != nil {
+		return Document{}, withURL(at.withRedirect(err), rawURL)
+	}
+	document.MediaType, _, _ = mime.ParseMediaType(response.Header.Get("Content-Type"))
+	return document, nil
+}
+
+// Unchanged reports whether a URL certainly still yields the same bytes, without downloading them. Otherwise only a new
+// download can show whether the digest is the same. Its errors are like those of Fetch; a URL that is no longer
+// available is an error.
+func (c *Client) Unchanged(ctx context.Context, rawURL string, was source.Fetched) (bool, error) {
+	conditions := http.Header{}
+	if was.ETag != "" {
+		conditions.Set("If-None-Match", was.ETag)
+	}
+	if was.LastModified != "" {
+		conditions.Set("If-Modified-Since", was.LastModified)
+	}
+	response, at, err := c.get(ctx, rawURL, conditions)
+	if err != nil {
+		return false, withURL(err, rawURL)
+	}
+	response.Body.Close()
+	return isUnchanged(response, at, was), nil
+}
+
+// isUnchanged reports whether the headers prove that the bytes are the same. ETags and dates belong to one resource:
+// they mean nothing after a redirect to another one, and the query of a redirect may name another resource, which a date
+// alone does not distinguish. Another ETag does not prove other bytes: it may change with its metadata (RFC 9110,
+// 8.8.1).
+func isUnchanged(response *http.Response, at hop, was source.Fetched) bool {
+	dated := was.LastModified != "" && at.redirects == 0
+	etag, modified := response.Header.Get("ETag"), response.Header.Get("Last-Modified")
+	switch {
+	case source.Redact(at.url.String()) != was.FinalURL:
+		return false
+	case response.StatusCode == http.StatusNotModified:
+		return was.ETag != "" || dated
+	case response.StatusCode != http.StatusOK, response.ContentLength >= 0 && response.ContentLength != was.Bytes &&
+		response.Header.Get("Content-Encoding") == "":
+		return false
+	case was.ETag != "" && etag != "":
+		return opaque(etag) == opaque(was.ETag)
+	}
+	return dated && response.ContentLength == was.Bytes && modified == was.LastModified
+}
+
+// opaque returns the part of an ETag that If-None-Match compares: weak and strong ETags are equal (RFC 9110, 13.1.2).
+func opaque(etag string) string { return strings.TrimPrefix(etag, "W/") }

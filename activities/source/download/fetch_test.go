@@ -76,7 +76,7 @@ func TestFetch(t *testing.T) {
 	done, err := download.New(download.Options{Allow: loopback(t)}).Fetch(context.Background(),
 		server.URL+"/latest.zip", file)
 	require.NoError(t, err)
-	require.Equal(t, download.Download{SHA256: digest(body), Bytes: int64(len(body)), ETag: `"one"`,
+	require.Equal(t, source.Fetched{SHA256: digest(body), Bytes: int64(len(body)), ETag: `"one"`,
 		LastModified: "Mon, 23 Nov 2026 10:00:00 GMT",
 		FinalURL:     server.URL + "/v1/app.zip?…"}, done)
 	require.Equal(t, body, content(t, file))

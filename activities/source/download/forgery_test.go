@@ -17,10 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/activities/source/download"
+	"slipway.io/slipway/release/source"
 )
 
 // fetch calls Fetch with a file that the test does not read.
-func fetch(t *testing.T, options download.Options, rawURL string) (download.Download, error) {
+func fetch(t *testing.T, options download.Options, rawURL string) (source.Fetched, error) {
 	t.Helper()
 	return download.New(options).Fetch(context.Background(), rawURL, newFile(t))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/activities/source/download"
+	"slipway.io/slipway/release/source"
 )
 
 func TestUnchanged(t *testing.T) {
@@ -24,42 +25,42 @@ func TestUnchanged(t *testing.T) {
 	for _, c := range []struct {
 		reason   string
 		was, now version
-		want     download.Answer
+		want     bool
 	}{
-		{"a strong ETag", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a"}, download.Unchanged},
-		{"a weak ETag", version{etag: `W/"1"`, body: "a"}, version{etag: `W/"1"`, body: "a"}, download.Unchanged},
+		{"a strong ETag", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a"}, true},
+		{"a weak ETag", version{etag: `W/"1"`, body: "a"}, version{etag: `W/"1"`, body: "a"}, true},
 		{"a balancer that weakens", version{etag: `"1"`, body: "a"}, version{etag: `W/"1"`, body: "a", deaf: true},
-			download.Unchanged},
+			true},
 		{"another ETag and length", version{etag: `"1"`, body: "a"}, version{etag: `"2"`, body: "bb"},
-			download.Changed},
+			false},
 		{"another ETag alone proves nothing", version{etag: `"1"`, body: "a"}, version{etag: `"2"`, body: "b"},
-			download.Unknown},
-		{"a date", version{modified: date, body: "a"}, version{modified: date, body: "a"}, download.Unchanged},
+			false},
+		{"a date", version{modified: date, body: "a"}, version{modified: date, body: "a"}, true},
 		{"another date alone proves nothing", version{modified: date, body: "a"}, version{modified: later, body: "b"},
-			download.Unknown},
+			false},
 		{"another date and length", version{modified: date, body: "a"}, version{modified: later, body: "bb"},
-			download.Changed},
+			false},
 		{"an ETag counts more than a date", version{etag: `"1"`, modified: date, body: "a"},
-			version{etag: `"2"`, modified: date, body: "b"}, download.Unknown},
+			version{etag: `"2"`, modified: date, body: "b"}, false},
 		{"conditions ignored, same ETag", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a", deaf: true},
-			download.Unchanged},
+			true},
 		{"conditions ignored, same date and length", version{modified: date, body: "a"},
-			version{modified: date, body: "a", deaf: true}, download.Unchanged},
+			version{modified: date, body: "a", deaf: true}, true},
 		{"conditions ignored, same date, no length", version{modified: date, body: "a"},
-			version{modified: date, body: "a", deaf: true, chunked: true}, download.Unknown},
+			version{modified: date, body: "a", deaf: true, chunked: true}, false},
 		{"conditions ignored, same ETag, no length", version{etag: `"1"`, body: "a"},
-			version{etag: `"1"`, body: "a", deaf: true, chunked: true}, download.Unchanged},
-		{"nothing to compare", version{body: "a"}, version{body: "a"}, download.Unknown},
-		{"nothing to compare but the length", version{body: "a"}, version{body: "bb"}, download.Changed},
-		{"nothing to compare and no length", version{body: "a"}, version{body: "bb", chunked: true}, download.Unknown},
+			version{etag: `"1"`, body: "a", deaf: true, chunked: true}, true},
+		{"nothing to compare", version{body: "a"}, version{body: "a"}, false},
+		{"nothing to compare but the length", version{body: "a"}, version{body: "bb"}, false},
+		{"nothing to compare and no length", version{body: "a"}, version{body: "bb", chunked: true}, false},
 		{"a redirect to the same place", version{etag: `"1"`, body: "a", target: "/v1?sig=1"},
-			version{etag: `"1"`, body: "a", target: "/v1?sig=2"}, download.Unchanged},
+			version{etag: `"1"`, body: "a", target: "/v1?sig=2"}, true},
 		{"a redirect to another place with the same ETag", version{etag: `"1"`, body: "a", target: "/v1"},
-			version{etag: `"1"`, body: "a", target: "/v2"}, download.Unknown},
+			version{etag: `"1"`, body: "a", target: "/v2"}, false},
 		{"the same, conditions ignored", version{etag: `"1"`, body: "a", target: "/v1"},
-			version{etag: `"1"`, body: "a", target: "/v2", deaf: true}, download.Unknown},
+			version{etag: `"1"`, body: "a", target: "/v2", deaf: true}, false},
 		{"a redirect that differs in its query, with a date alone", version{modified: date, body: "a", target: "/v?1"},
-			version{modified: date, body: "a", target: "/v?2"}, download.Unknown},
+			version{modified: date, body: "a", target: "/v?2"}, false},
 	} {
 		now := c.was
 		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -106,15 +107,15 @@ func TestUnchanged_FailsWhenNotAvailable(t *testing.T) {
 	status := http.StatusNotFound
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 	client := download.New(download.Options{Allow: loopback(t)})
-	answer, err := client.Unchanged(context.Background(), server.URL+"/app.zip?s3cret", download.Download{ETag: `"1"`})
+	answer, err := client.Unchanged(context.Background(), server.URL+"/app.zip?s3cret", source.Fetched{ETag: `"1"`})
 	require.True(t, download.Is(err, download.NotAvailable))
 	require.EqualError(t, err, server.URL+"/app.zip?…: the server answered 404 Not Found: check the URL")
-	require.Equal(t, download.Unknown, answer)
+	require.False(t, answer)
 	status = http.StatusServiceUnavailable
-	_, err = client.Unchanged(context.Background(), server.URL, download.Download{ETag: `"1"`})
+	_, err = client.Unchanged(context.Background(), server.URL, source.Fetched{ETag: `"1"`})
 	require.True(t, download.Is(err, download.Temporary))
 	_, err = download.New(download.Options{Allow: allow(t)}).Unchanged(context.Background(), server.URL,
-		download.Download{ETag: `"1"`})
+		source.Fetched{ETag: `"1"`})
 	require.True(t, download.Is(err, download.Refused))
 }
 
@@ -132,8 +133,8 @@ func TestUnchanged_ReadsNoBody(t *testing.T) {
 		}
 	})
 	answer, err := download.New(download.Options{Allow: loopback(t)}).Unchanged(context.Background(), server.URL,
-		download.Download{ETag: `"1"`, FinalURL: server.URL})
+		source.Fetched{ETag: `"1"`, FinalURL: server.URL})
 	require.NoError(t, err)
-	require.Equal(t, download.Unchanged, answer)
+	require.True(t, answer)
 	require.Error(t, <-ended, "the connection is closed")
 }

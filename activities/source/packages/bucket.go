@@ -72,7 +72,8 @@ type bucket struct {
 func OpenBucket(ctx context.Context, where BucketOptions, options Options) (*Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	found := findCredentials()
+	found := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
+		&credentials.FileAWSCredentials{}, &credentials.IAM{Client: &http.Client{Timeout: cleanupTimeout}}})
 	client, err := newS3(where, found)
 	if err != nil {
 		return nil, err
@@ -89,13 +90,6 @@ func OpenBucket(ctx context.Context, where BucketOptions, options Options) (*Sto
 		return nil, err
 	}
 	return s, nil
-}
-
-func findCredentials() *credentials.Credentials {
-	return credentials.NewChainCredentials([]credentials.Provider{
-		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
-		&credentials.IAM{Client: &http.Client{Timeout: cleanupTimeout}},
-	})
 }
 
 func newS3(where BucketOptions, found *credentials.Credentials) (*minio.Client, error) {
@@ -431,21 +425,14 @@ func (p *multipartUpload) send(ctx context.Context, content io.Reader) error {
 		if len(p.list) == maxParts {
 			return fmt.Errorf("%w: a bucket takes %d bytes at most", ErrTooLarge, partBytes*maxParts)
 		}
-		if err := p.sendPart(ctx, piece.Bytes()); err != nil {
+		part, err := p.s3.PutObjectPart(ctx, p.name, p.object(p.digest), p.id, len(p.list)+1,
+			bytes.NewReader(piece.Bytes()), n,
+			minio.PutObjectPartOptions{Sha256Hex: sha256Of(piece.Bytes()), DisableContentSha256: true})
+		if err != nil {
 			return p.wrapError("package "+p.digest+" cannot be written", err)
 		}
+		p.list = append(p.list, minio.CompletePart{PartNumber: part.PartNumber, ETag: part.ETag})
 	}
-	return nil
-}
-
-func (p *multipartUpload) sendPart(ctx context.Context, piece []byte) error {
-	part, err := p.s3.PutObjectPart(ctx, p.name, p.object(p.digest), p.id, len(p.list)+1, bytes.NewReader(piece),
-		int64(len(piece)),
-		minio.PutObjectPartOptions{Sha256Hex: sha256Of(piece), DisableContentSha256: true})
-	if err != nil {
-		return err
-	}
-	p.list = append(p.list, minio.CompletePart{PartNumber: part.PartNumber, ETag: part.ETag})
 	return nil
 }
 

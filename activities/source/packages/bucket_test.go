@@ -50,7 +50,7 @@ func TestBucket_UsedPackageIsNotRemovedConcurrently(t *testing.T) {
 			}
 		})
 		both.Wait()
-		_, err = one.Stat(t.Context(), digest)
+		_, err = one.backend.stat(t.Context(), digest)
 		switch {
 		case used == nil:
 			require.NoError(t, err, "round %d: it was used successfully, but the removal returned %v", n, removed)

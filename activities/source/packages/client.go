@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,24 +58,12 @@ func (c *Client) authorize(_ context.Context, r *http.Request) error {
 	return nil
 }
 
-// Base returns the store's base URL.
-func (c *Client) Base() string { return c.base }
-
 // URL returns the address of a package. Downloads need no token, and the address does not expire.
 func (c *Client) URL(digest string) string { return c.base + "/packages/sha256/" + digest }
 
-// Has reports whether the store has a package.
-func (c *Client) Has(ctx context.Context, digest string) (bool, error) {
-	return absentAsFalse(c.finish(c.api.HeadPackage(ctx, digest)))
-}
-
 // Use records that a package is used now, and reports whether the store has it.
 func (c *Client) Use(ctx context.Context, digest string) (bool, error) {
-	return absentAsFalse(c.finish(c.api.UsePackage(ctx, digest)))
-}
-
-// absentAsFalse turns ErrAbsent into the result false.
-func absentAsFalse(err error) (bool, error) {
+	err := c.finish(c.api.UsePackage(ctx, digest))
 	if errors.Is(err, ErrAbsent) {
 		return false, nil
 	}
@@ -136,22 +125,7 @@ func (e *Error) Error() string {
 
 // Is maps a store's status to the package's errors.
 func (e *Error) Is(target error) bool {
-	if !e.fromStore {
-		return false
-	}
-	switch e.Status {
-	case http.StatusNotFound:
-		return target == ErrAbsent
-	case http.StatusConflict:
-		return target == ErrUsed
-	case http.StatusUnprocessableEntity:
-		return target == ErrWrongBytes
-	case http.StatusRequestEntityTooLarge:
-		return target == ErrTooLarge
-	case http.StatusInsufficientStorage:
-		return target == ErrFull
-	}
-	return false
+	return e.fromStore && slices.Contains(answers, answered{target, e.Status})
 }
 
 // checkResponse returns a successful response, or an error with the reason.

@@ -104,13 +104,13 @@ func (c crashCase) run(t *testing.T, at location, where string) {
 	// leftovers in a folder are removed at once; those in a bucket might be another process's
 	later := time.Now().Add(leftoverAge + time.Hour)
 	s := at.open(t, Options{Now: func() time.Time { return later }})
-	_, err := s.Stat(t.Context(), digest)
+	_, err := s.backend.stat(t.Context(), digest)
 	require.Equal(t, c.present, err == nil, c.reason)
 	require.Empty(t, at.partials(t))
 	_, created, err := s.Put(t.Context(), digest, bytes.NewReader(crashContent))
 	require.NoError(t, err, "a repeated upload succeeds")
 	require.Equal(t, !c.present, created)
-	found, err := s.Stat(t.Context(), digest)
+	found, err := s.backend.stat(t.Context(), digest)
 	require.NoError(t, err)
 	require.Equal(t, c.present, found.UsedAt.After(found.StoredAt),
 		"the use of a deleted package does not count for the new one")

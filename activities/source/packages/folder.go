@@ -122,19 +122,13 @@ func (f *folder) sync(name string) error {
 		return fmt.Errorf("the folder of packages cannot be read: %w", err)
 	}
 	defer opened.Close()
-	if err := opened.Sync(); err != nil {
-		return fmt.Errorf("the folder of packages cannot be synced: %w", err)
-	}
-	return nil
+	return failed("the folder of packages cannot be synced", opened.Sync())
 }
 
 func (f *folder) stat(_ context.Context, digest string) (Package, error) {
 	info, err := f.root.Lstat(path.Join(storedFolder, digest))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return Package{}, ErrAbsent
-	case err != nil:
-		return Package{}, fmt.Errorf("package %s cannot be read: %w", digest, err)
+	if err != nil {
+		return Package{}, unreadable(digest, err)
 	}
 	found := Package{SHA256: digest, Bytes: info.Size(), StoredAt: info.ModTime().UTC(), UsedAt: info.ModTime().UTC()}
 	use, err := f.root.Lstat(path.Join(usedFolder, digest))
@@ -152,17 +146,21 @@ func (f *folder) stat(_ context.Context, digest string) (Package, error) {
 
 func (f *folder) open(_ context.Context, digest string) (io.ReadSeekCloser, time.Time, error) {
 	file, err := f.root.Open(path.Join(storedFolder, digest))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, time.Time{}, ErrAbsent
-	case err != nil:
-		return nil, time.Time{}, fmt.Errorf("package %s cannot be read: %w", digest, err)
+	if err != nil {
+		return nil, time.Time{}, unreadable(digest, err)
 	}
 	info, err := file.Stat()
 	if err != nil {
-		return nil, time.Time{}, errors.Join(fmt.Errorf("package %s cannot be read: %w", digest, err), file.Close())
+		return nil, time.Time{}, errors.Join(unreadable(digest, err), file.Close())
 	}
 	return file, info.ModTime().UTC(), nil
+}
+
+func unreadable(digest string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrAbsent
+	}
+	return fmt.Errorf("package %s cannot be read: %w", digest, err)
 }
 
 func (f *folder) list(ctx context.Context, limit int, after string) ([]Package, string, error) {
@@ -191,19 +189,13 @@ func (f *folder) list(ctx context.Context, limit int, after string) ([]Package, 
 }
 
 func (f *folder) use(_ context.Context, found Package) error {
-	if err := f.writeUse(path.Join(usedFolder, found.SHA256), found.UsedAt); err != nil {
-		return fmt.Errorf("the use of package %s cannot be recorded: %w", found.SHA256, markFull(err))
-	}
-	return nil
-}
-
-func (f *folder) writeUse(name string, at time.Time) error {
+	name := path.Join(usedFolder, found.SHA256)
 	file, err := f.root.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(f.root.Chtimes(name, found.UsedAt, found.UsedAt), file.Sync(), file.Close(),
+			f.sync(usedFolder))
 	}
-	err = errors.Join(f.root.Chtimes(name, at, at), file.Sync(), file.Close())
-	return errors.Join(err, f.sync(usedFolder))
+	return failed("the use of package "+found.SHA256+" cannot be recorded", err)
 }
 
 func (f *folder) remove(ctx context.Context, digest string, allowed func(Package) error) error {
@@ -221,10 +213,10 @@ func (f *folder) remove(ctx context.Context, digest string, allowed func(Package
 		return err
 	}
 	failpoint.Hit("packages.deleted")
-	if err := f.root.Remove(path.Join(usedFolder, digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the time of use of package %s cannot be removed: %w", digest, err)
+	if err = f.root.Remove(path.Join(usedFolder, digest)); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return nil
+	return failed("the time of use of package "+digest+" cannot be removed", err)
 }
 
 // upload is a temporary file that is not yet renamed to its digest.
@@ -237,7 +229,7 @@ func (f *folder) stage(ctx context.Context, digest string, content io.Reader) (s
 	u := upload{f, path.Join(partialFolder, digest+"."+rand.Text()), digest}
 	file, err := f.root.OpenFile(u.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("package %s cannot be written: %w", digest, markFull(err))
+		return nil, failed("package "+digest+" cannot be written", err)
 	}
 	// The file's own ReadFrom uses smaller pieces.
 	_, err = io.CopyBuffer(struct{ io.Writer }{file}, content, make([]byte, 256<<10))
@@ -246,7 +238,7 @@ func (f *folder) stage(ctx context.Context, digest string, content io.Reader) (s
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		u.discard(ctx)
-		return nil, fmt.Errorf("package %s cannot be written: %w", digest, markFull(err))
+		return nil, failed("package "+digest+" cannot be written", err)
 	}
 	return u, nil
 }
@@ -257,7 +249,7 @@ func (u upload) publish(_ context.Context, at time.Time) error {
 		err = u.root.Rename(u.name, path.Join(storedFolder, u.digest))
 	}
 	if err != nil {
-		return fmt.Errorf("package %s cannot be written: %w", u.digest, markFull(err))
+		return failed("package "+u.digest+" cannot be written", err)
 	}
 	failpoint.Hit("packages.renamed")
 	return u.sync(storedFolder)
@@ -270,15 +262,18 @@ func (f *folder) ready(context.Context) error {
 	name := path.Join(partialFolder, "ready."+rand.Text())
 	file, err := f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("the folder of packages cannot be written: %w", markFull(err))
+		return failed("the folder of packages cannot be written", err)
 	}
 	return errors.Join(file.Close(), f.root.Remove(name))
 }
 
-// markFull adds ErrFull to an error that means that the disk or a quota has no space left.
-func markFull(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("%w: %w", ErrFull, err)
+// failed adds the failed operation to an error, and ErrFull if the disk or a quota has no space left.
+func failed(doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		err = fmt.Errorf("%w: %w", ErrFull, err)
 	}
-	return err
+	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -43,21 +43,27 @@ func NewHandler(store *Store, options HandlerOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /packages/sha256/{digest}", h.get)
 	mux.HandleFunc("PUT /packages/sha256/{digest}", h.authenticated(h.put))
-	mux.HandleFunc("DELETE /packages/sha256/{digest}", h.authenticated(h.remove))
+	mux.HandleFunc("DELETE /packages/sha256/{digest}", h.authenticated(h.remove, "unusedSince"))
 	mux.HandleFunc("POST /packages/sha256/{digest}/use", h.authenticated(h.use))
-	mux.HandleFunc("GET /packages", h.authenticated(h.list))
+	mux.HandleFunc("GET /packages", h.authenticated(h.list, "limit", "after"))
 	return mux
 }
 
-// authenticated requires the store's token for a request, and answers with the error that next returns.
-func (h *handler) authenticated(next func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+// authenticated requires the store's token for a request with these query parameters, and answers with the error that
+// next returns.
+func (h *handler) authenticated(next func(http.ResponseWriter, *http.Request) error,
+	parameters ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := h.Authenticate(r); err != nil {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="slipway packages"`)
 			answerProblem(w, http.StatusUnauthorized, err.Error())
 			return
 		}
-		if err := next(w, r); err != nil {
+		err := onlyQuery(r.URL.Query(), parameters)
+		if err == nil {
+			err = next(w, r)
+		}
+		if err != nil {
 			h.answerError(w, r, err)
 		}
 	}
@@ -81,9 +87,6 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) put(w http.ResponseWriter, r *http.Request) error {
 	digest, body := r.PathValue("digest"), deadlineBody{r.Body, http.NewResponseController(w)}
-	if err := onlyQuery(r.URL.Query()); err != nil {
-		return err
-	}
 	if !ValidDigest(digest) {
 		return badRequest("%q is no SHA-256: want 64 hexadecimal digits in lower case", digest)
 	}
@@ -115,9 +118,6 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *handler) use(w http.ResponseWriter, r *http.Request) error {
-	if err := onlyQuery(r.URL.Query()); err != nil {
-		return err
-	}
 	if _, err := h.store.Use(r.Context(), r.PathValue("digest")); err != nil {
 		return err
 	}
@@ -126,14 +126,11 @@ func (h *handler) use(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *handler) remove(w http.ResponseWriter, r *http.Request) error {
-	query := r.URL.Query()
-	if err := onlyQuery(query, "unusedSince"); err != nil {
-		return err
-	}
-	since, err := time.Parse(time.RFC3339Nano, query.Get("unusedSince"))
+	text := r.URL.Query().Get("unusedSince")
+	since, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return badRequest("unusedSince %q is not an RFC 3339 time: set it to the time since which the package must "+
-			"be unused", query.Get("unusedSince"))
+			"be unused", text)
 	}
 	if err := h.store.Delete(r.Context(), r.PathValue("digest"), since); err != nil {
 		return err
@@ -144,11 +141,7 @@ func (h *handler) remove(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
-	query := r.URL.Query()
-	if err := onlyQuery(query, "limit", "after"); err != nil {
-		return err
-	}
-	limit := defaultLimit
+	query, limit := r.URL.Query(), defaultLimit
 	if text := query.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxLimit {
@@ -163,7 +156,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 }
 
 // onlyQuery refuses unknown and repeated query parameters, which would be ignored.
-func onlyQuery(query url.Values, known ...string) error {
+func onlyQuery(query url.Values, known []string) error {
 	for name, values := range query {
 		switch {
 		case !slices.Contains(known, name):
@@ -196,24 +189,27 @@ func (h *handler) answerError(w http.ResponseWriter, r *http.Request, err error)
 	answerProblem(w, status, detail)
 }
 
+// answered is an error of the store with the status that the server answers it with, and the client recognises it by.
+type answered struct {
+	err    error
+	status int
+}
+
+var answers = []answered{{ErrAbsent, http.StatusNotFound}, {ErrUsed, http.StatusConflict},
+	{ErrTooLarge, http.StatusRequestEntityTooLarge}, {ErrWrongBytes, http.StatusUnprocessableEntity},
+	{ErrFull, http.StatusInsufficientStorage}, {ErrBusy, http.StatusServiceUnavailable}}
+
 func statusOf(err error) int {
+	for _, known := range answers {
+		if errors.Is(err, known.err) {
+			return known.status
+		}
+	}
 	var malformed requestError
 	var onDisk *os.PathError
 	switch {
 	case errors.As(err, &malformed):
 		return http.StatusBadRequest
-	case errors.Is(err, ErrAbsent):
-		return http.StatusNotFound
-	case errors.Is(err, ErrUsed):
-		return http.StatusConflict
-	case errors.Is(err, ErrTooLarge):
-		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, ErrWrongBytes):
-		return http.StatusUnprocessableEntity
-	case errors.Is(err, ErrFull):
-		return http.StatusInsufficientStorage
-	case errors.Is(err, ErrBusy):
-		return http.StatusServiceUnavailable
 	case errors.As(err, &onDisk):
 		return http.StatusInternalServerError
 	case errors.Is(err, os.ErrDeadlineExceeded):

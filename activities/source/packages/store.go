@@ -109,14 +109,6 @@ func (s *Store) lock(digest string) (unlock func()) {
 	return s.locks[shard].Unlock
 }
 
-// Stat returns the metadata of a package.
-func (s *Store) Stat(ctx context.Context, digest string) (Package, error) {
-	if !ValidDigest(digest) {
-		return Package{}, ErrAbsent
-	}
-	return s.backend.stat(ctx, digest)
-}
-
 // Open opens a package, and returns when it was stored. Reading continues to work after the package was deleted.
 func (s *Store) Open(ctx context.Context, digest string) (io.ReadSeekCloser, time.Time, error) {
 	if !ValidDigest(digest) {
@@ -221,18 +213,14 @@ func (c *verifyingReader) Read(into []byte) (int, error) {
 	case c.n > c.max:
 		c.err = tooLarge(c.max)
 	case errors.Is(err, io.EOF):
-		c.err = c.verify()
+		c.err = io.EOF
+		if have := hex.EncodeToString(c.sum.Sum(nil)); have != c.digest {
+			c.err = fmt.Errorf("%w: these %d bytes have the SHA-256 %s, and were sent as %s", ErrWrongBytes, c.n, have,
+				c.digest)
+		}
 	case err != nil:
 		// Wrapped, so that a reader of parts does not mistake io.ErrUnexpectedEOF for a short last part.
 		c.err = fmt.Errorf("package %s cannot be read: %w", c.digest, err)
 	}
 	return n, c.err
-}
-
-func (c *verifyingReader) verify() error {
-	if have := hex.EncodeToString(c.sum.Sum(nil)); have != c.digest {
-		return fmt.Errorf("%w: these %d bytes have the SHA-256 %s, and were sent as %s", ErrWrongBytes, c.n, have,
-			c.digest)
-	}
-	return io.EOF
 }

@@ -298,7 +298,7 @@ func TestOpen_RemovesLeftoversOfKilledProcess(t *testing.T) {
 	require.Empty(t, inFolder(folder).partials(t))
 	require.NoFileExists(t, filepath.Join(folder, usedFolder, absent),
 		"the time of use of a deleted package is removed")
-	found, err := s.Stat(t.Context(), digestOf(content))
+	found, err := s.backend.stat(t.Context(), digestOf(content))
 	require.NoError(t, err)
 	require.True(t, found.UsedAt.After(found.StoredAt), "an existing package keeps its time of use")
 }
@@ -327,7 +327,7 @@ func TestPut_WhenProcessIsKilled(t *testing.T) {
 	require.Len(t, inFolder(folder).partials(t), 1, "the partial upload is left behind")
 	s := open(t, folder, Options{})
 	require.Empty(t, inFolder(folder).partials(t), "the lock is released, and the folder is cleaned up")
-	_, err := s.Stat(t.Context(), digestOf(content))
+	_, err := s.backend.stat(t.Context(), digestOf(content))
 	require.ErrorIs(t, err, ErrAbsent)
 	_, created, err := s.Put(t.Context(), digestOf(content), bytes.NewReader(content))
 	require.NoError(t, err)

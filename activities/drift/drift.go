@@ -12,9 +12,13 @@ import (
 	"time"
 
 	"go.temporal.io/api/serviceerror"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/kube/watch"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -52,17 +56,15 @@ type Reporter[K comparable] struct {
 	compare  func(ctx context.Context, key K) (*Change, error)
 	queue    watch.Queue[K]
 
-	mu sync.Mutex
-	// reported is, by object, the fingerprint of the change that its rollout has received.
-	reported map[K]string
+	// reported has, by object, the fingerprint of the change that its rollout has received.
+	reported sync.Map
 }
 
 // NewReporter makes a reporter for the rollouts of these parties. compare returns what another client has done to an
 // object, nil if nothing.
 func NewReporter[K comparable](temporal Signaller, parties []string, log *slog.Logger,
 	compare func(context.Context, K) (*Change, error)) *Reporter[K] {
-	return &Reporter[K]{temporal: temporal, parties: parties, log: log, compare: compare, queue: NewQueue[K](),
-		reported: map[K]string{}}
+	return &Reporter[K]{temporal: temporal, parties: parties, log: log, compare: compare, queue: NewQueue[K]()}
 }
 
 // MayHold reports whether a claim can be that of a rollout of one of these parties in a namespace. Every user who may
@@ -87,11 +89,7 @@ func (t *Reporter[K]) Run(ctx context.Context) {
 func (t *Reporter[K]) Enqueue(key K) { t.queue.Add(key) }
 
 // Forget makes the reporter report the next change of an object even if it was reported before.
-func (t *Reporter[K]) Forget(key K) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.reported, key)
-}
+func (t *Reporter[K]) Forget(key K) { t.reported.Delete(key) }
 
 // report signals the rollout of an object when there is a change that was not reported yet.
 func (t *Reporter[K]) report(ctx context.Context, key K) error {
@@ -104,10 +102,7 @@ func (t *Reporter[K]) report(ctx context.Context, key K) error {
 		return nil
 	}
 	c.Observed.Claim = c.Claim
-	t.mu.Lock()
-	known := t.reported[key] == c.Fingerprint
-	t.mu.Unlock()
-	if known {
+	if last, _ := t.reported.Load(key); last == c.Fingerprint {
 		return nil
 	}
 	if err := Signal(ctx, t.temporal, c.Claim, c.Observed); err != nil {
@@ -125,9 +120,7 @@ func (t *Reporter[K]) report(ctx context.Context, key K) error {
 		t.Forget(key)
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reported[key] = c.Fingerprint
+	t.reported.Store(key, c.Fingerprint)
 	return nil
 }
 
@@ -159,4 +152,39 @@ func signal(ctx context.Context, temporal Signaller, within time.Duration, claim
 func notRunning(err error) bool {
 	var gone *serviceerror.NotFound
 	return errors.As(err, &gone)
+}
+
+// Holding is what a rollout holds, as recorded on its workload.
+type Holding struct {
+	Workload catalog.Workload
+	Claim    string
+	// Routings are those of its strategy. Services is true when it pins Services and makes canary Services.
+	Routings []strategy.Routing
+	Services bool
+	// Unsettled is true when an edit by another client lets the workload's own controller move pods that should not
+	// move.
+	Unsettled bool
+	// Moving is true when the pods move or the workload is being finalised. ActiveHere is true when an attempt of this
+	// process works on the workload; otherwise the deletion of a related object may be another worker's.
+	Moving, ActiveHere bool
+}
+
+// Holdings finds what the rollouts of a cluster hold.
+type Holdings interface {
+	// Held returns what the rollout with a claim holds; false when no workload carries that claim.
+	Held(claim string) (Holding, bool)
+	// OnHolding registers f, which is called when a workload with routings, or its extra workload, has changed. It must
+	// be called before the watch starts.
+	OnHolding(f func(Holding))
+}
+
+// Kind is a kind of object that rollouts borrow or create in addition to the workload.
+type Kind struct {
+	Name     string
+	Resource schema.GroupVersionResource
+	// EditedPaths are the fields of an object, as JSON Pointers, that another client has changed since the rollout
+	// wrote them.
+	EditedPaths func(o *unstructured.Unstructured) []string
+	// What is the value of rollout.Observed.What for it.
+	What string
 }
