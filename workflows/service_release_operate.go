@@ -117,9 +117,7 @@ func (r *itemRun) restore(ctx workflow.Context, order workloadops.WorkloadOrder,
 			return nil
 		}
 		if restore.Persist { // a user has reset or failed the activity: the restore is still pending
-			pause := workflow.TimerOptions{Summary: "before the next restore attempt"}
-			if err := workflow.NewTimerWithOptions(ctx, workloadops.RestoreRetryInterval, pause).Get(ctx,
-				nil); err != nil {
+			if err := sleep(ctx, workloadops.RestoreRetryInterval, "before the next restore attempt"); err != nil {
 				return err
 			}
 		}
