@@ -103,6 +103,11 @@ func perform(ctx workflow.Context, activity string, request, result any) error {
 	return workflow.ExecuteActivity(ctx, activity, request).Get(ctx, result)
 }
 
+// sleep waits for d by a timer with a summary.
+func sleep(ctx workflow.Context, d time.Duration, summary string) error {
+	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
+}
+
 // withActivity returns a context with the options and the summary of one activity.
 func withActivity(ctx workflow.Context, options workflow.ActivityOptions, summary string) workflow.Context {
 	options.Summary = summary

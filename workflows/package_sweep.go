@@ -42,8 +42,7 @@ func PackageSweep(ctx workflow.Context, in PackageSweepInput) (source.Removed, e
 			break
 		}
 	}
-	pause := workflow.TimerOptions{Summary: "before the party's store may be swept again"}
-	return removed, workflow.NewTimerWithOptions(ctx, wait, pause).Get(ctx, nil)
+	return removed, sleep(ctx, wait, "before the party's store may be swept again")
 }
 
 // sweepRound deletes the next packages. unnamed.Next is where the following round continues.

@@ -118,9 +118,7 @@ func (r *itemRun) restore(ctx workflow.Context, order operation.WorkloadOrder, r
 			return nil
 		}
 		if restore.Persist { // a user has reset or failed the activity: the restore is still pending
-			pause := workflow.TimerOptions{Summary: "before the next restore attempt"}
-			if err := workflow.NewTimerWithOptions(ctx, operation.RestoreRetryInterval, pause).Get(ctx,
-				nil); err != nil {
+			if err := sleep(ctx, operation.RestoreRetryInterval, "before the next restore attempt"); err != nil {
 				return err
 			}
 		}

@@ -63,8 +63,7 @@ func gather(ctx workflow.Context, channel workflow.ReceiveChannel, pause time.Du
 	if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		return nil
 	}
-	return workflow.NewTimerWithOptions(ctx, coalesce,
-		workflow.TimerOptions{Summary: "collect what the parties see"}).Get(ctx, nil)
+	return sleep(ctx, coalesce, "collect what the parties see")
 }
 
 // writeStatuses writes the observations, one serving after another, and returns those whose write has to be retried.

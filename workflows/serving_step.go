@@ -69,8 +69,7 @@ func (s *servingRun) start(group []int) {
 		var result serving.GroupResult
 		var err error
 		if pause > 0 {
-			what := workflow.TimerOptions{Summary: "before " + parties[0].Name() + " tries again"}
-			err = workflow.NewTimerWithOptions(ctx, pause, what).Get(ctx, nil)
+			err = sleep(ctx, pause, "before "+parties[0].Name()+" tries again")
 		}
 		if err == nil {
 			err = perform(ctx, stepActivity[step].name, request, &result)

@@ -44,11 +44,8 @@ func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kin
 		return in, wrong, nil
 	}
 	var unknown []string
-	if in.Parties, unknown, err = c.targets(ctx, kd.Name, parties); err != nil {
-		return in, "", err
-	}
-	if len(unknown) > 0 {
-		return in, strings.Join(unknown, "; "), nil
+	if in.Parties, unknown, err = c.targets(ctx, kd.Name, parties); err != nil || len(unknown) > 0 {
+		return in, strings.Join(unknown, "; "), err
 	}
 	if served := kd.Status.Served; served != nil {
 		in.Previous, in.PreviousDigest = served.Version, served.Digest
