@@ -2,6 +2,8 @@
 package answer
 
 import (
+	"context"
+	"encoding/json"
 	"mime"
 	"net/http"
 	"strconv"
@@ -11,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/recent"
 )
 
 // PutStatus returns the status of a successful PUT.
@@ -126,4 +129,29 @@ func rangeMatch(accepted, offer string) int {
 		return 1
 	}
 	return 0
+}
+
+// The maximum ages of a cached response shared by several clients.
+const (
+	ObjectMaxAge = 100 * time.Millisecond
+	ListMaxAge   = 300 * time.Millisecond
+)
+
+// Shared responds with JSON that may be shared by all requests for the same URL for up to maxAge. After a write through
+// this server, clients never get an older response.
+func Shared[V any](c echo.Context, answers *recent.Cache, maxAge time.Duration,
+	read func(context.Context) (V, error)) error {
+	body, err := recent.Get(c.Request().Context(), answers, c.Request().URL.RequestURI(), maxAge,
+		func(ctx context.Context) ([]byte, error) {
+			value, err := read(ctx)
+			if err != nil {
+				return nil, err
+			}
+			body, err := json.Marshal(value)
+			return append(body, '\n'), err
+		})
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, body)
 }

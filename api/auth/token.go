@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -105,4 +106,22 @@ func makeToken(path string) (Token, error) {
 		return "", err
 	}
 	return Token(token), nil
+}
+
+// LoadTLS reads the certificate and the key of an API. If ca is not empty, client certificates are verified against the
+// CAs in it, according to clients.
+func LoadTLS(api, certificate, key, ca string, clients tls.ClientAuthType) (*tls.Config, error) {
+	own, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate of %s cannot be used: %w", api, err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}}
+	if ca == "" {
+		return config, nil
+	}
+	if config.ClientCAs, err = reload.ReadCA("the CA of the clients of "+api, ca); err != nil {
+		return nil, err
+	}
+	config.ClientAuth = clients
+	return config, nil
 }

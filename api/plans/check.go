@@ -3,16 +3,23 @@ package plans
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"iter"
 	"slices"
 	"time"
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -237,4 +244,138 @@ func (x *taskStart) runPreflight(ctx context.Context, places []itemCheck) (outco
 			" be executed?"}
 	outcomes, err = check.Run(ctx, input)
 	return outcomes, append(order, rollouts...), err
+}
+
+// neverOpens refuses times that never allow a beginning from now on: the task would wait forever.
+func neverOpens(times ...window.Times) []schema.FieldProblem {
+	why, never := window.NeverOpens(time.Now(), times...)
+	if !never {
+		return nil
+	}
+	return []schema.FieldProblem{{Field: "windows", Reason: why}}
+}
+
+// neverOpens refuses the task's times if they never allow a beginning: the plan's own, those of this execution, or both
+// combined.
+func (x *taskStart) neverOpens() []schema.FieldProblem {
+	own := neverOpens(x.snapshot.Document.Times)
+	if len(own) > 0 || x.times.AnyTime() { // this execution adds no times
+		return own
+	}
+	for _, one := range []struct {
+		whose string
+		times []window.Times
+	}{
+		{"the times of this execution, not those of the plan, ", []window.Times{x.times}},
+		{"the times of this execution and those of the plan together ", x.snapshot.AllTimes()},
+	} {
+		if why, never := window.NeverOpens(time.Now(), one.times...); never {
+			return []schema.FieldProblem{{Field: "windows", Reason: one.whose + why}}
+		}
+	}
+	return nil
+}
+
+// servicesNeverOpen refuses items released by rollouts whose policy windows never open.
+func servicesNeverOpen(snapshot plan.Snapshot) (all []schema.FieldProblem) {
+	for n, times := range policies(snapshot) {
+		if why, never := window.NeverOpens(time.Now(), times); never {
+			all = append(all, itemFinding(n, "the windows of the service's policy "+why))
+		}
+	}
+	return all
+}
+
+// timeWarnings returns which times would delay the task if it began now, and which times are in the past.
+func (x *taskStart) timeWarnings(now time.Time) (all []schema.FieldProblem) {
+	add := func(field, reason string) {
+		if reason != "" {
+			all = append(all, schema.FieldProblem{Field: field, Reason: reason})
+		}
+	}
+	add("", window.DelayReason(now, x.snapshot.AllTimes()...))
+	for n, times := range policies(x.snapshot) {
+		if held := window.DelayReason(now, times); held != "" {
+			all = append(all, itemFinding(n, "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+
+				", "+held))
+		}
+	}
+	if x.rerun == nil || !x.rerun.keepsTimes {
+		add("notBefore", x.times.Lapsed(now))
+	}
+	if x.rerun == nil { // for a rerun, the plan's time is expected to be in the past
+		add("notBefore", x.snapshot.Document.Lapsed(now))
+	}
+	return all
+}
+
+// policies yields the times of the policies of items released by rollouts, by index into the document.
+func policies(snapshot plan.Snapshot) iter.Seq2[int, window.Times] {
+	return func(yield func(int, window.Times) bool) {
+		for n, item := range snapshot.Document.Items {
+			if !snapshot.RollsOut(n) {
+				continue
+			}
+			read, wrong := strategy.ReadService(snapshot.Services[item.ServiceID])
+			if len(wrong) > 0 {
+				continue // plan.Resolve reports the errors
+			}
+			if !yield(n, read.Policy.Times) {
+				return
+			}
+		}
+	}
+}
+
+// rolloutCheck returns the preflight of a rollout that will release a workload of the plan. The image that it brings is
+// not known yet.
+func (x *taskStart) rolloutCheck(ctx context.Context, at itemCheck) (workflows.RolloutPreflight, error) {
+	spec := *at.spec
+	shared, refusal, err := rollouts.FindShared(ctx, x.Backend, spec)
+	if err != nil {
+		return workflows.RolloutPreflight{}, err
+	}
+	if refusal != "" {
+		return workflows.RolloutPreflight{}, x.refused(
+			[]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
+	}
+	return workflows.RolloutPreflight{Party: spec.Party, Queue: x.snapshot.Queues[spec.Party],
+		Request: rollout.PreflightRequest{
+			Strategy: spec.Strategy, Change: spec.Change, Shared: shared, Build: at.request.Build,
+			Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
+				Claim: at.request.Claim, DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
+				UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}}}, nil
+}
+
+// findings are the refusals and warnings about an item.
+type findings struct{ refusals, warnings []schema.FieldProblem }
+
+// rolloutFindings classifies the preflight result of a rollout: refusals of the plan, and warnings. A claim of another
+// release of this engine is only a warning, because that release may have ended when the item begins.
+func (x *taskStart) rolloutFindings(at itemCheck, found rollout.PreflightResult) (out findings) {
+	add := func(list *[]schema.FieldProblem, reason string) {
+		*list = append(*list, itemFinding(at.item, reason))
+	}
+	for _, refusal := range found.Refusals {
+		key := ""
+		if refusal.Field == source.KeyPackage || refusal.Field == source.KeyRepository {
+			key = refusal.Field
+		}
+		out.refusals = append(out.refusals, keyFinding(at.item, key, refusal.Reason))
+	}
+	if found.Holder != "" {
+		holder := workloadops.ParseHolder(found.Holder)
+		if holder.Engine.Differs(x.engine) {
+			add(&out.refusals, fmt.Sprintf("%s is held by %s: %s", found.HeldObject, holder.NameFor(x.engine),
+				workloadops.ForeignReason(holder)))
+		} else {
+			add(&out.warnings,
+				fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when it begins",
+					found.HeldObject, holder.WorkflowID))
+		}
+	}
+	for _, notice := range append(found.Notices, at.spec.Strategy.Warnings(at.spec.Workload(), found.Replicas)...) {
+		add(&out.warnings, notice)
+	}
+	return out
 }

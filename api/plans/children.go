@@ -3,6 +3,7 @@ package plans
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -16,8 +17,11 @@ import (
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -227,4 +231,79 @@ func (r *taskReader) activityWorkloads(ctx context.Context, workflowID string) m
 func identity(w plan.WorkloadStatus) string {
 	return catalog.Workload{Party: w.Party, Namespace: w.Namespace,
 		WorkloadRef: catalog.WorkloadRef{APIVersion: catalog.APIVersion, Kind: w.Kind, Name: w.Name}}.Identity()
+}
+
+// showAttempts adds the progress of the activities that run before a service's workloads are changed: the progress of a
+// build, or the last failure of a source that is retried.
+func showAttempts(service *plan.ServiceStatus, pending []*workflowpb.PendingActivityInfo) {
+	for _, activity := range pending {
+		progress := ""
+		switch activity.GetActivityType().GetName() {
+		case build.ActivityResolve, build.ActivityBuild:
+			progress = backend.Progress(activity)
+		case source.ActivityFetch, source.ActivityConfirm: // a heartbeat would only repeat the service's reason
+			if failed := activity.GetLastFailure().GetMessage(); failed != "" {
+				progress = fmt.Sprintf("it failed %s and is being retried: %s", times(activity.GetAttempt()-1), failed)
+			}
+		}
+		if progress != "" {
+			service.Reason += ": " + progress
+			return
+		}
+	}
+}
+
+func times(n int32) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// fillRollouts adds the progress of a service's rollouts. A rollout that does not answer is left unchanged.
+func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStatus) {
+	for i := range service.Workloads {
+		w := &service.Workloads[i]
+		if w.Rollout == nil || w.State != plan.ItemRunning {
+			continue
+		}
+		view := *w.Rollout
+		status, err := r.rolloutReader(view).Read(ctx)
+		if err != nil {
+			continue
+		}
+		w.Message = status.Reason
+		if status.Record != view.Record {
+			w.Message = "superseded by another release: " + status.Reason
+		}
+		w.Rollout = viewOf(view, status)
+		if w.Rollout.AwaitsUserOrWindow() {
+			service.Reason = fmt.Sprintf("%s: %s", view, status.Reason)
+		}
+	}
+}
+
+// rolloutReader returns the reader of a rollout, which remembers what has not changed.
+func (r *taskReader) rolloutReader(view plan.RolloutStatus) *rollouts.Reader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := view.String()
+	if r.rollouts[key] == nil {
+		r.rollouts[key] = rollouts.NewReader(r.Backend, view.Party, view.Namespace, view.Name)
+	}
+	return r.rollouts[key]
+}
+
+// viewOf returns a rollout's status as shown by its task.
+func viewOf(view plan.RolloutStatus, status rollout.Status) *plan.RolloutStatus {
+	view.Phase, view.CurrentStepIndex, view.Steps = string(status.Phase), status.CurrentStepIndex, len(status.Steps)
+	view.CanaryWeight, view.WaitingFor = nil, nil
+	if status.Traffic != nil {
+		view.CanaryWeight = &status.Traffic.CanaryWeight
+	}
+	if w := status.WaitingFor; w != nil {
+		view.WaitingFor = &plan.RolloutWait{Kind: string(w.Kind), Since: w.Since, Until: w.Until, Gate: w.Gate,
+			Message: w.Message}
+	}
+	return &view
 }

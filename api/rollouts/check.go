@@ -21,6 +21,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -265,4 +266,13 @@ func asFindings(err error, result *schema.RolloutValidateResult) error {
 		return nil
 	}
 	return err
+}
+
+// neverOpens refuses a policy whose times never allow the rollout to begin.
+func neverOpens(policy strategy.Policy) []schema.FieldProblem {
+	why, never := window.NeverOpens(time.Now(), policy.Times)
+	if !never {
+		return nil
+	}
+	return []schema.FieldProblem{{Field: "policy.windows", Reason: why}}
 }
