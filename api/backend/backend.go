@@ -4,6 +4,7 @@ package backend
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -81,39 +82,109 @@ func (h *Backend) ExplainUnreachable(ctx context.Context, absent ...UnreachableP
 	return problems
 }
 
-// Reading defines how releases of one kind are read; S is the result.
-type Reading[S any] struct {
-	WorkflowID string
+// Snapshot is a release as read at one moment; V is its representation in responses.
+type Snapshot[V any] struct {
+	Value V
+	// Open is true while the release's workflow runs, so that the release can still change.
+	Open bool
+	// Starting is true while the release's workflow does not run yet.
+	Starting bool
+	// Unanswered is the reason why the release's workflow did not answer, so that parts of the snapshot may be outdated;
+	// "" if it answered.
+	Unanswered string
+}
+
+// Reader reads a release of one kind.
+type Reader[V any] interface {
 	// Record reads the complete record of the release.
-	Record func() (*v1alpha1.ReleaseRecord, error)
-	// Open reads a release whose workflow runs, Complete one that has ended.
-	Open     func(*workflowservice.DescribeWorkflowExecutionResponse) (S, error)
-	Complete func(*v1alpha1.ReleaseRecord) (S, error)
-	// Lost reads a release without a recorded outcome whose workflow does not run. Its first argument is nil if
-	// Temporal has no such workflow.
-	Lost func(*workflowservice.DescribeWorkflowExecutionResponse, *v1alpha1.ReleaseRecord) (S, error)
+	Record(ctx context.Context) (*v1alpha1.ReleaseRecord, error)
+	// Running queries the workflow of a release that runs.
+	Running(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse) (V, error)
+	// Outline returns a release as its record alone describes it, before its first step. Unanswered completes it, if its
+	// worker does not answer, with what Temporal itself has of the workflow.
+	Outline(record *v1alpha1.ReleaseRecord) (V, error)
+	Unanswered(outline *V, described *workflowservice.DescribeWorkflowExecutionResponse)
+	// Complete reads a release that has ended.
+	Complete(record *v1alpha1.ReleaseRecord) (V, error)
+	// Lost reads a release without a recorded outcome whose workflow does not run: it is being started, was never
+	// started, or was terminated. described is nil if Temporal has no such workflow.
+	Lost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
+		record *v1alpha1.ReleaseRecord) (Snapshot[V], error)
 }
 
 // Read reads the current state of a release: from its workflow while that runs, afterwards from its record. While
 // Temporal is unavailable it reads only releases with a recorded outcome.
-func Read[S any](ctx context.Context, h *Backend, r Reading[S]) (S, error) {
-	var nothing S
-	described, unavailable := h.Describe(ctx, r.WorkflowID)
+func Read[V any](ctx context.Context, h *Backend, workflowID string, r Reader[V]) (seen Snapshot[V], err error) {
+	described, unavailable := h.Describe(ctx, workflowID)
 	if unavailable == nil && execution.IsOpen(described) {
-		return r.Open(described)
+		return readOpen(ctx, described, r)
 	}
-	record, err := r.Record()
+	record, err := r.Record(ctx)
 	switch {
 	case problem.IsNotFound(err):
-		return nothing, err
+		return seen, err
 	case unavailable != nil && (err != nil || record.Outcome == nil):
-		return nothing, unavailable
+		return seen, unavailable
 	case err != nil:
-		return nothing, err
+		return seen, err
 	case record.Outcome != nil:
-		return r.Complete(record)
+		seen.Value, err = r.Complete(record)
+		return seen, err
 	}
-	return r.Lost(described, record)
+	return r.Lost(ctx, described, record)
+}
+
+// readOpen reads a release whose workflow runs. If no worker answers, it falls back to Temporal's own data and the
+// record.
+func readOpen[V any](ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
+	r Reader[V]) (seen Snapshot[V], err error) {
+	value, unanswered := r.Running(ctx, described)
+	if unanswered == nil {
+		return Snapshot[V]{Value: value, Open: true}, nil
+	}
+	record, err := r.Record(ctx)
+	if err != nil {
+		return seen, err
+	}
+	if value, err = r.Outline(record); err != nil {
+		return seen, err
+	}
+	r.Unanswered(&value, described)
+	return Snapshot[V]{Value: value, Open: true, Unanswered: unanswered.Error()}, nil
+}
+
+// Decode decodes a body of a record.
+func Decode[T any](record *v1alpha1.ReleaseRecord, body []byte) (value T, err error) {
+	if err = v1alpha1.DecodeBody(body, &value); err != nil {
+		err = fmt.Errorf("record %s: %w", record.Name, err)
+	}
+	return value, err
+}
+
+// Memory remembers what a workflow last answered.
+type Memory[V any] struct {
+	runID  string
+	length int64
+	value  V
+}
+
+// IsCurrent reports whether the workflow has the remembered run and history length.
+func (m *Memory[V]) IsCurrent(info *workflowpb.WorkflowExecutionInfo) bool {
+	return info.GetExecution().GetRunId() == m.runID && info.GetHistoryLength() == m.length
+}
+
+// Query returns the state that a workflow reports. It queries the workflow only if it is not current; after an error it
+// still returns what it remembers.
+func (m *Memory[V]) Query(ctx context.Context, h *Backend, workflowID string,
+	info *workflowpb.WorkflowExecutionInfo) (V, error) {
+	if !m.IsCurrent(info) {
+		var value V
+		if err := h.Query(ctx, workflowID, &value); err != nil {
+			return m.value, err
+		}
+		m.runID, m.length, m.value = info.GetExecution().GetRunId(), info.GetHistoryLength(), value
+	}
+	return m.value, nil
 }
 
 // AbnormalEnd describes how a workflow ended that did not complete.

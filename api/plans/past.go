@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 
 	"github.com/labstack/echo/v4"
 	commonpb "go.temporal.io/api/common/v1"
@@ -24,7 +23,6 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/v1alpha1"
 )
 
 // This file is about tasks that start from an earlier task: reruns and reversals.
@@ -47,9 +45,9 @@ func (h *Handlers) RerunTask(c echo.Context, id schema.TaskID, params schema.Rer
 	if err != nil {
 		return err
 	}
-	document, err := plan.Rerun(seen.task, snapshot)
+	document, err := plan.Rerun(seen.Value, snapshot)
 	if failure.Is(err, failure.Conflict) {
-		return problem.Conflict.Because("%s", err).About(id, &seen.task)
+		return problem.Conflict.Because("%s", err).About(id, &seen.Value)
 	}
 	if err != nil {
 		return err
@@ -58,7 +56,7 @@ func (h *Handlers) RerunTask(c echo.Context, id schema.TaskID, params schema.Rer
 	if again.keepsTimes {
 		times = snapshot.Times // the caller has not overridden the earlier times
 	}
-	request.Subject = seen.task.Plan
+	request.Subject = seen.Value.Plan
 	request.DigestInput = rerunDigest{id, requestBody(request, times)}
 	return h.answerStart(c, request, times, again)
 }
@@ -72,12 +70,12 @@ type rerunDigest struct {
 // taskWithSnapshot reads a task and the snapshot that it ran. If the task has just ended, it first waits until the
 // task's workflow has closed.
 func (h *Handlers) taskWithSnapshot(ctx context.Context, id string) (taskSnapshot, plan.Snapshot, error) {
-	seen, err := h.readTask(ctx, id, newTaskReader(h))
+	seen, err := h.readTask(ctx, id)
 	if err != nil {
 		return seen, plan.Snapshot{}, err
 	}
-	if seen.open && seen.task.State.Final() && h.WaitForClose(ctx, plan.WorkflowID(id)) {
-		if seen, err = h.readTask(ctx, id, newTaskReader(h)); err != nil {
+	if seen.Open && seen.Value.State.Final() && h.WaitForClose(ctx, plan.WorkflowID(id)) {
+		if seen, err = h.readTask(ctx, id); err != nil {
 			return seen, plan.Snapshot{}, err
 		}
 	}
@@ -95,8 +93,7 @@ func (h *Handlers) snapshotOf(ctx context.Context, id string) (snapshot plan.Sna
 	if err != nil {
 		return snapshot, err
 	}
-	err = v1alpha1.DecodeBody(record.Spec.Snapshot, &snapshot)
-	return snapshot, err
+	return backend.Decode[plan.Snapshot](record, record.Spec.Snapshot)
 }
 
 // ReverseTask answers POST /api/v1/tasks/{id}/reverse: it saves the plan that reverts the task's changes, and executes
@@ -107,12 +104,12 @@ func (h *Handlers) ReverseTask(c echo.Context, id schema.TaskID) error {
 	if err != nil {
 		return err
 	}
-	if !seen.task.State.Final() {
+	if !seen.Value.State.Final() {
 		return problem.Conflict.Because("task %s is %s: only a task that has ended can be reversed; stop it first "+
 			"(POST /api/v1/tasks/%s/stop), or wait",
-			id, seen.task.State, id).About(id, &seen.task)
+			id, seen.Value.State, id).About(id, &seen.Value)
 	}
-	reverse := plan.NewReport(seen.task, snapshot).Reverse
+	reverse := plan.NewReport(seen.Value, snapshot).Reverse
 	if reverse.Document == nil {
 		problems := make([]schema.FieldProblem, len(reverse.Notes))
 		for i, note := range reverse.Notes {
@@ -121,7 +118,7 @@ func (h *Handlers) ReverseTask(c echo.Context, id schema.TaskID) error {
 		return problem.Refused.Because("task %s cannot be reversed by a plan: %s", id,
 			problem.Summary(problems)).Listing(problems)
 	}
-	result := schema.ReversePlan{Name: plan.ReverseName(seen.task.Plan, id),
+	result := schema.ReversePlan{Name: plan.ReverseName(seen.Value.Plan, id),
 		Notes: append([]string{}, reverse.Notes...), Document: *reverse.Document}
 	failpoint.Hit("plan.reverse.before")
 	err = h.Home.CreatePlan(ctx, result.Name, result.Document)
@@ -154,11 +151,8 @@ func (h *Handlers) restorableTask(ctx context.Context, id string) (plan.Recorded
 	case record.Outcome == nil:
 		return plan.Recorded{Problem: fmt.Sprintf("task %s has not ended: wait, or stop it first", id)}, nil
 	}
-	var task plan.Task
-	if err := v1alpha1.DecodeBody(record.Outcome.Body, &task); err != nil {
-		return plan.Recorded{}, fmt.Errorf("record %s: %w", record.Name, err)
-	}
-	return plan.Recorded{Task: task}, nil
+	task, err := backend.Decode[plan.Task](record, record.Outcome.Body)
+	return plan.Recorded{Task: task}, err
 }
 
 // GetTaskReport answers GET /api/v1/tasks/{id}/report.
@@ -195,7 +189,7 @@ func reportForm(c echo.Context, format *schema.ReportFormat) (string, error) {
 }
 
 func (h *Handlers) report(ctx context.Context, id string) (plan.Report, error) {
-	seen, err := h.readTask(ctx, id, newTaskReader(h))
+	seen, err := h.readTask(ctx, id)
 	if err != nil {
 		return plan.Report{}, err
 	}
@@ -203,7 +197,7 @@ func (h *Handlers) report(ctx context.Context, id string) (plan.Report, error) {
 	if err != nil {
 		return plan.Report{}, err
 	}
-	return plan.NewReport(seen.task, snapshot, h.rolloutReports(ctx, seen.task)...), nil
+	return plan.NewReport(seen.Value, snapshot, h.rolloutReports(ctx, seen.Value)...), nil
 }
 
 // rolloutReports returns the rollouts that released workloads of the task, with details from their records.
@@ -240,17 +234,17 @@ func withoutStart(history []audit.Entry) []audit.Entry {
 // repeated.
 func (h *Handlers) DeleteTask(c echo.Context, id schema.TaskID) error {
 	ctx := c.Request().Context()
-	seen, err := h.readTask(ctx, id, newTaskReader(h))
+	seen, err := h.readTask(ctx, id)
 	if err != nil {
 		return err
 	}
-	ended := !seen.starting && (!seen.open || seen.task.State.Final() && h.WaitForClose(ctx, plan.WorkflowID(id)))
+	ended := !seen.Starting && (!seen.Open || seen.Value.State.Final() && h.WaitForClose(ctx, plan.WorkflowID(id)))
 	if !ended {
 		return problem.Conflict.Because("task %s is %s: only a task that has ended can be deleted; stop it first "+
 			"(POST /api/v1/tasks/%s/stop)",
-			id, seen.task.State, id).About(id, &seen.task)
+			id, seen.Value.State, id).About(id, &seen.Value)
 	}
-	children, err := h.children(ctx, seen.task)
+	children, err := h.children(ctx, seen.Value)
 	if err != nil {
 		return err
 	}
@@ -258,7 +252,7 @@ func (h *Handlers) DeleteTask(c echo.Context, id schema.TaskID) error {
 		if child.open {
 			return problem.Conflict.Because("service %s of task %s is still being released, although the task has "+
 				"ended: wait until workflow %s is closed",
-				child.service, id, child.workflowID).About(id, &seen.task)
+				child.service, id, child.workflowID).About(id, &seen.Value)
 		}
 	}
 	for _, child := range children {
@@ -275,7 +269,7 @@ func (h *Handlers) DeleteTask(c echo.Context, id schema.TaskID) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// child is the workflow of one service of a task.
+// child is the workflow of one service of a task; the zero child does not exist.
 type child struct {
 	workflowID string
 	service    plan.ServiceID
@@ -285,31 +279,17 @@ type child struct {
 // children returns the existing workflows of a task's services.
 func (h *Handlers) children(ctx context.Context, task plan.Task) ([]child, error) {
 	found := make([]child, len(task.Services))
-	failures := make([]error, len(task.Services))
-	slots := make(chan struct{}, maxConcurrentCalls)
-	var wg sync.WaitGroup
-	for i, service := range task.Services {
-		if service.State == plan.ItemSkipped {
-			continue
+	err := forEachService(task, func(i int, workflowID string) error {
+		if task.Services[i].State == plan.ItemSkipped {
+			return nil
 		}
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			id := plan.ItemWorkflowID(task.ID, i+1, service.ServiceID)
-			described, err := h.Describe(ctx, id)
-			if failures[i] = err; described != nil {
-				found[i] = child{id, service.ServiceID, execution.IsOpen(described)}
-			}
-		})
-	}
-	wg.Wait()
-	var known []child
-	for _, one := range found {
-		if one.workflowID != "" {
-			known = append(known, one)
+		described, err := h.Describe(ctx, workflowID)
+		if described != nil {
+			found[i] = child{workflowID, task.Services[i].ServiceID, execution.IsOpen(described)}
 		}
-	}
-	return known, errors.Join(failures...)
+		return err
+	})
+	return slices.DeleteFunc(found, func(c child) bool { return c == child{} }), err
 }
 
 // deleteWorkflow deletes all runs of a closed workflow; a missing workflow is no error. It deletes the first run first,

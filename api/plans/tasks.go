@@ -156,13 +156,13 @@ func startedAt(info *workflowpb.WorkflowExecutionInfo) time.Time {
 // addLost completes the summary of a task without a recorded outcome whose workflow does not run. Such tasks are few,
 // and are read in full.
 func (l *taskLister) addLost(ctx context.Context, id string, summary schema.TaskSummary) (schema.TaskSummary, error) {
-	seen, err := l.readTask(ctx, id, newTaskReader(l.Handlers))
+	seen, err := l.readTask(ctx, id)
 	if err != nil {
 		return summary, err
 	}
-	summary.State, summary.Reason = seen.task.State, seen.task.Reason
-	summary.StartedAt, summary.FinishedAt = seen.task.StartedAt, seen.task.FinishedAt
-	summary.Services = new(seen.task.Counts())
-	summary.Workflow = seen.task.Workflow
+	summary.State, summary.Reason = seen.Value.State, seen.Value.Reason
+	summary.StartedAt, summary.FinishedAt = seen.Value.StartedAt, seen.Value.FinishedAt
+	summary.Services = new(seen.Value.Counts())
+	summary.Workflow = seen.Value.Workflow
 	return summary, nil
 }

@@ -136,10 +136,10 @@ func (l *rolloutLister) addLost(ctx context.Context, key rolloutKey,
 	if err != nil {
 		return summary, err
 	}
-	summary.Phase, summary.Reason, summary.FinishedAt = seen.status.Phase, seen.status.Reason, seen.status.FinishedAt
-	summary.Record = cmp.Or(seen.status.Record, summary.Record)
-	summary.WaitingFor = seen.status.WaitingFor
-	summary.Workflow = seen.status.Workflow
+	summary.Phase, summary.Reason, summary.FinishedAt = seen.Value.Phase, seen.Value.Reason, seen.Value.FinishedAt
+	summary.Record = cmp.Or(seen.Value.Record, summary.Record)
+	summary.WaitingFor = seen.Value.WaitingFor
+	summary.Workflow = seen.Value.Workflow
 	return summary, nil
 }
 
@@ -275,8 +275,7 @@ func (p *rolloutHistory) status(ctx context.Context, record *v1alpha1.ReleaseRec
 
 func (p *rolloutHistory) withoutNumber(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
 	if record.Outcome != nil {
-		seen, err := p.readComplete(record)
-		return seen.status, err
+		return p.Complete(record)
 	}
 	if p.live == nil {
 		seen, err := p.readRollout(ctx, p.key)
@@ -285,10 +284,10 @@ func (p *rolloutHistory) withoutNumber(ctx context.Context, record *v1alpha1.Rel
 		}
 		p.live = &seen
 	}
-	if p.live.status.Record == record.Name {
-		return p.live.status, nil
+	if p.live.Value.Record == record.Name {
+		return p.live.Value, nil
 	}
-	status, err := p.outlineRollout(record)
+	status, err := p.Outline(record)
 	if err != nil {
 		return status, err
 	}
@@ -296,7 +295,7 @@ func (p *rolloutHistory) withoutNumber(ctx context.Context, record *v1alpha1.Rel
 	case record.Name != p.newest:
 		status.Phase, status.Reason = rollout.PhaseFailed,
 			"it has no recorded outcome: its workflow was terminated, or never started"
-	case fresh || isSupersededBy(p.live.status, record.Name):
+	case fresh || isSupersededBy(p.live.Value, record.Name):
 		status.Reason = "is being started: the previous release is rolled back first"
 	default:
 		status.Phase, status.Reason = rollout.PhaseFailed, reasonNoWorkflow

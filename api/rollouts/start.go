@@ -221,7 +221,7 @@ func (s *rolloutStart) checkNameFree(ctx context.Context) error {
 func (s *rolloutStart) nameTaken(ctx context.Context, why string) error {
 	conflict := problem.Conflict.Because("%s", why).HeldBy(s.key.workflowID())
 	if seen, err := s.readRollout(ctx, s.key); err == nil {
-		conflict = conflict.Showing(seen.status)
+		conflict = conflict.Showing(seen.Value)
 	}
 	return conflict
 }
@@ -264,19 +264,18 @@ func (s *rolloutStart) currentStatus(ctx context.Context) (rollout.Status, error
 	case s.Pruned != nil:
 		return s.prunedStatus(s.Pruned), nil
 	case s.RunID != "":
-		status, err := s.outlineRollout(s.Written)
+		status, err := s.Outline(s.Written)
 		status.Workflow = s.WorkflowRef(s.key.workflowID(), s.RunID)
 		return status, err
 	}
 	live, err := s.readRollout(ctx, s.key)
 	switch {
 	case s.Written.Outcome != nil:
-		seen, err := s.readComplete(s.Written)
-		return seen.status, err
-	case err != nil || live.unanswered != "":
-		return s.outlineRollout(s.Written)
-	case live.status.Record == s.Written.Name:
-		return live.status, nil
+		return s.Complete(s.Written)
+	case err != nil || live.Unanswered != "":
+		return s.Outline(s.Written)
+	case live.Value.Record == s.Written.Name:
+		return live.Value, nil
 	}
 	records, err := s.Home.FindRecords(ctx, s.key.labels())
 	if err != nil {

@@ -129,7 +129,7 @@ func (r *rolloutVerb) Workflow(context.Context) (string, error) { return r.key.w
 // Now reads the rollout.
 func (r *rolloutVerb) Now(ctx context.Context) (now rollout.Status, history []audit.Entry, err error) {
 	r.seen, err = r.readRollout(ctx, r.key)
-	return r.seen.status, r.seen.status.History, err
+	return r.seen.Value, r.seen.Value.History, err
 }
 
 // Fallback returns the rollout as recorded, in the given phase.
@@ -138,7 +138,7 @@ func (r *rolloutVerb) Fallback(ctx context.Context, phase, reason string) rollou
 		Steps:   []rollout.StepStatus{},
 		History: []audit.Entry{}, Workflow: r.WorkflowRef(r.key.workflowID(), "")}
 	if record, err := r.newestRecord(ctx, r.key); err == nil {
-		if outline, err := r.outlineRollout(record); err == nil {
+		if outline, err := r.Outline(record); err == nil {
 			status = outline
 		}
 	}
@@ -148,7 +148,7 @@ func (r *rolloutVerb) Fallback(ctx context.Context, phase, reason string) rollou
 
 // Closed answers a verb on a rollout whose workflow is closed. A rollback of a frozen rollout starts a new release.
 func (r *rolloutVerb) Closed(ctx context.Context, now rollout.Status) (rollout.Status, error) {
-	if r.verb == rollout.VerbRollback && !r.seen.open && !r.seen.starting {
+	if r.verb == rollout.VerbRollback && !r.seen.Open && !r.seen.Starting {
 		if status, done, err := r.rollBackFrozen(ctx, now); done || err != nil {
 			return status, err
 		}
@@ -167,18 +167,18 @@ func (r *rolloutVerb) Show(p *problem.Error, status rollout.Status) *problem.Err
 // whyClosed returns why a rollout takes no verbs, and what to do instead.
 func whyClosed(seen rolloutSnapshot, key rolloutKey) string {
 	switch {
-	case seen.starting:
+	case seen.Starting:
 		return "the rollout is being started: repeat in a few seconds"
-	case seen.status.Frozen:
+	case seen.Value.Frozen:
 		return "the rollout was stopped with its split left in place: roll it back, or start the next release of the " +
 			"workload, which restores it first"
-	case seen.status.Phase == rollout.PhaseFailed:
-		return seen.status.Reason
-	case seen.status.Phase == rollout.PhaseHealthy:
+	case seen.Value.Phase == rollout.PhaseFailed:
+		return seen.Value.Reason
+	case seen.Value.Phase == rollout.PhaseHealthy:
 		return "the rollout is Healthy, which is final: to go back to an earlier version, undo it (POST " +
 			key.verb("undo") + ")"
 	}
-	return fmt.Sprintf("the rollout is %s, which is final; start a new one to release it again", seen.status.Phase)
+	return fmt.Sprintf("the rollout is %s, which is final; start a new one to release it again", seen.Value.Phase)
 }
 
 // rollBackFrozen starts a release that only rolls back what the last one left frozen. done means that it has answered

@@ -47,6 +47,12 @@ type Snapshot struct {
 	Unanswered string
 }
 
+// Of returns the stream's snapshot of a release that runs in one workflow.
+func Of[V any](seen backend.Snapshot[V], workflow *plan.WorkflowRef) Snapshot {
+	return Snapshot{Value: seen.Value, Workflow: workflow, Ended: !seen.Open && !seen.Starting,
+		Unanswered: seen.Unanswered}
+}
+
 // follow keeps the broadcast of a release up to date until the release has ended or the last reader has left.
 func follow(ctx context.Context, subject string, source Source, events *broadcast) {
 	f := &releaseFollower{subject: subject, source: source, events: events, changed: make(chan struct{}, 1)}
