@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -73,8 +74,9 @@ func New(deps Deps) (*API, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = h.answerError
-	e.Use(nameSpan, assignRequestID, h.logRequests, h.recoverPanics, guardRequests(deps.Guard, spec),
-		rejectUnknownQuery(spec), h.dropCacheAfterWrite)
+	known := operations(spec)
+	e.Use(nameSpan, assignRequestID, h.logRequests, h.recoverPanics, guardRequests(deps.Guard, known),
+		rejectUnknownQuery(known), h.dropCacheAfterWrite)
 	RegisterHandlers(e, h)
 	for path, item := range spec.Paths.Map() {
 		if item.Post != nil && slices.Contains(item.Post.Tags, "kuscia") {
@@ -111,24 +113,11 @@ func (d *Deps) complete() error {
 	case d.Kuscia == nil:
 		return errors.New("the API needs a handler of Kuscia's API")
 	}
-	if d.Namespace == "" {
-		d.Namespace = client.DefaultNamespace
-	}
-	if d.Log == nil {
-		d.Log = slog.Default()
-	}
-	if d.MaxConcurrent == 0 {
-		d.MaxConcurrent = 50
-	}
-	if d.MaxConcurrentWorkloads == 0 {
-		d.MaxConcurrentWorkloads = workflows.DefaultConcurrentWorkloads
-	}
-	if d.MaxEventStreams == 0 {
-		d.MaxEventStreams = 1000
-	}
-	if d.UnreachableBudget == 0 {
-		d.UnreachableBudget = 120 * time.Second
-	}
+	d.Namespace, d.Log = cmp.Or(d.Namespace, client.DefaultNamespace), cmp.Or(d.Log, slog.Default())
+	d.MaxConcurrent = cmp.Or(d.MaxConcurrent, 50)
+	d.MaxConcurrentWorkloads = cmp.Or(d.MaxConcurrentWorkloads, workflows.DefaultConcurrentWorkloads)
+	d.MaxEventStreams = cmp.Or(d.MaxEventStreams, 1000)
+	d.UnreachableBudget = cmp.Or(d.UnreachableBudget, 120*time.Second)
 	return nil
 }
 

@@ -5,12 +5,13 @@ package auth
 
 import (
 	"crypto/x509"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"slipway.io/slipway/api/problem"
 )
 
 // Guard decides which requests reach an API. The zero Guard accepts requests to loopback addresses, and requires no
@@ -24,31 +25,6 @@ type Guard struct {
 	Certificate bool
 }
 
-// Reason is the reason of a refusal.
-type Reason int
-
-// The reasons of refusals.
-const (
-	// UnknownHost: the request is addressed to a host name that the engine does not have.
-	UnknownHost Reason = iota
-	// CrossOrigin: a browser sent the request for a page of another site.
-	CrossOrigin
-	// Unauthenticated: the request lacks the required credentials.
-	Unauthenticated
-)
-
-// Refusal is the error of a refused request.
-type Refusal struct {
-	Reason  Reason
-	message string
-}
-
-func (r *Refusal) Error() string { return r.message }
-
-func refuse(reason Reason, format string, args ...any) error {
-	return &Refusal{Reason: reason, message: fmt.Sprintf(format, args...)}
-}
-
 // Admit refuses requests addressed to an unknown host, and requests that a browser sends for a page of another site. It
 // applies to all methods: reading what runs where is sensitive, too.
 func (g Guard) Admit(r *http.Request) error {
@@ -60,14 +36,14 @@ func (g Guard) Admit(r *http.Request) error {
 // the call arrived at.
 func (g Guard) AdmitCall(authority string, values func(header string) []string, local net.Addr) error {
 	if !g.Hosts.Allows(authority, local) {
-		return refuse(UnknownHost, "the request is addressed to the unknown host %q: use a loopback address, or start "+
+		return problem.UnknownHost.Because("the request is addressed to the unknown host %q: use a loopback address, or start "+
 			"the engine with --allowed-hosts and that name", authority)
 	}
 	for _, site := range values("Sec-Fetch-Site") {
 		// "none" is an address typed into the browser; "same-site" is another port of the same machine, which is not
 		// trusted.
 		if site != "same-origin" && site != "none" {
-			return refuse(CrossOrigin, "a browser sent this request for a page of another site (Sec-Fetch-Site: %s): "+
+			return problem.CrossSite.Because("a browser sent this request for a page of another site (Sec-Fetch-Site: %s): "+
 				"send it from a program, or "+
 				"type the address into the browser", site)
 		}
@@ -75,7 +51,7 @@ func (g Guard) AdmitCall(authority string, values func(header string) []string, 
 	for _, origin := range values("Origin") {
 		parsed, err := url.Parse(origin)
 		if err != nil || authority == "" || !strings.EqualFold(parsed.Host, authority) {
-			return refuse(CrossOrigin, "a browser sent this request for a page of another site (Origin: %s): send it "+
+			return problem.CrossSite.Because("a browser sent this request for a page of another site (Origin: %s): send it "+
 				"from a program; a proxy "+
 				"must pass on the header Host unchanged", origin)
 		}
@@ -87,7 +63,7 @@ func (g Guard) AdmitCall(authority string, values func(header string) []string, 
 // request needs both.
 func (g Guard) Authenticate(r *http.Request) error {
 	if g.Certificate && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-		return refuse(Unauthenticated, "this engine requires a client certificate: use one issued by the CA in the "+
+		return problem.Unauthenticated.Because("this engine requires a client certificate: use one issued by the CA in the " +
 			"engine's --api-ca-file")
 	}
 	return g.Token.Authenticate(r, "this engine", "the engine's --api-token-file")
@@ -101,10 +77,10 @@ func (t Token) Authenticate(r *http.Request, api, source string) error {
 	case t.Matches(presented):
 		return nil
 	case presented == "":
-		return refuse(Unauthenticated, "%s requires a token: send the header `Authorization: Bearer TOKEN` with what "+
+		return problem.Unauthenticated.Because("%s requires a token: send the header `Authorization: Bearer TOKEN` with what "+
 			"%s contains", api, source)
 	}
-	return refuse(Unauthenticated, "the token is wrong: send what %s contains", source)
+	return problem.Unauthenticated.Because("the token is wrong: send what %s contains", source)
 }
 
 // bearer returns the token of a header Authorization; "" if it has none.

@@ -65,8 +65,9 @@ func (h *Backend) Presence(ctx context.Context, queues ...string) map[string]par
 // UnreachableParty is a party whose worker did not answer, its queue and the reason.
 type UnreachableParty struct{ Name, Queue, Reason string }
 
-// ExplainUnreachable returns one problem for each party that did not answer, with what is known about its workers.
-func (h *Backend) ExplainUnreachable(ctx context.Context, absent ...UnreachableParty) []schema.FieldProblem {
+// Unreachable refuses a release because parties did not answer: with one problem for each, and with what is known about
+// its workers. refusal begins the error: "plan shop was not executed".
+func (h *Backend) Unreachable(ctx context.Context, refusal string, absent ...UnreachableParty) error {
 	queues := map[string]bool{}
 	for _, one := range absent {
 		queues[one.Queue] = true
@@ -79,7 +80,8 @@ func (h *Backend) ExplainUnreachable(ctx context.Context, absent ...UnreachableP
 			problems[i].Reason += "; " + found.Reason
 		}
 	}
-	return problems
+	return problem.Unreachable.Because("%s: %s cannot be reached (%s); nothing was changed", refusal, problems[0].Field,
+		problems[0].Reason).Listing(problems)
 }
 
 // Snapshot is a release as read at one moment; V is its representation in responses.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/upgrade"
@@ -198,8 +199,7 @@ func preferRateLimit(ctx context.Context, err error) error {
 	if err == nil || !ok || noted.Load() == nil {
 		return err
 	}
-	var late *serviceerror.DeadlineExceeded
-	if !errors.As(err, &late) && !errors.Is(err, context.DeadlineExceeded) {
+	if !problem.Has[*serviceerror.DeadlineExceeded](err) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return serviceerror.FromStatus(noted.Load())

@@ -95,12 +95,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, route route) {
 	f := formOf(r.Header.Get(echo.HeaderContentType))
 	body, err := h.call(w, r, f, route)
 	if err != nil {
-		code := int32(codeUnexpected)
-		var own *refusal
-		if errors.As(err, &own) {
-			code = own.code
-		}
-		body = frameworkError(code, err.Error())
+		body = frameworkError(codeOf(err, codeUnexpected), err.Error())
 	}
 	contentType := typeJSONUTF8
 	if f == formProtobuf {
@@ -337,8 +332,7 @@ func frameworkError(code int32, message string) []byte {
 // readBody reads a request's body, and stops reading if it is too large.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
 		return nil, invalid("the body is larger than %d bytes: nothing so large can be kept; let the application "+
 			"fetch what is large",
 			tooLarge.Limit)

@@ -82,19 +82,21 @@ func refused(code int32, format string, args ...any) error {
 // invalid refuses a request that is wrong regardless of the current state.
 func invalid(format string, args ...any) error { return refused(codeRequestValidate, format, args...) }
 
+// codeOf returns the error's own code; operation, the code of the operation, if it has none.
+func codeOf(err error, operation int32) int32 {
+	if own, is := errors.AsType[*refusal](err); is {
+		return own.code
+	}
+	return operation
+}
+
 // outcome returns the status of a response: success without an error, else the error's code or, if it has none, that of
 // the operation.
 func outcome(err error, operation int32) *kusciapb.Status {
-	status := &kusciapb.Status{Code: codeSuccess, Message: "success", Details: []*anypb.Any{}}
 	if err == nil {
-		return status
+		return &kusciapb.Status{Code: codeSuccess, Message: "success", Details: []*anypb.Any{}}
 	}
-	status.Code, status.Message = operation, err.Error()
-	var own *refusal
-	if errors.As(err, &own) {
-		status.Code = own.code
-	}
-	return status
+	return &kusciapb.Status{Code: codeOf(err, operation), Message: err.Error(), Details: []*anypb.Any{}}
 }
 
 // homeStore is the part of the home cluster that this package reads and writes. Errors are failure.Error with the kinds

@@ -33,15 +33,15 @@ func Limit(limit *schema.Limit) (int, error) {
 		return defaultLimit, nil
 	}
 	if *limit < 1 || *limit > MaxLimit {
-		return 0, problem.BadQuery(schema.FieldProblem{Field: "limit", Reason: problem.LimitRule})
+		return 0, problem.BadQuery("limit", problem.LimitRule)
 	}
 	return *limit, nil
 }
 
 // BadCursor returns the error for a cursor that does not come from the previous page.
 func BadCursor() error {
-	return problem.BadQuery(schema.FieldProblem{Field: "cursor",
-		Reason: "is not the nextCursor of a page of this list: leave it out to start from the first page"})
+	return problem.BadQuery("cursor",
+		"is not the nextCursor of a page of this list: leave it out to start from the first page")
 }
 
 // List is one page of a list, as returned to the client.
@@ -82,8 +82,7 @@ func OneOf[T ~string](field string, wanted *[]T, legal []T) ([]T, error) {
 	}
 	for _, value := range *wanted {
 		if !slices.Contains(legal, value) {
-			return nil, problem.BadQuery(schema.FieldProblem{Field: field,
-				Reason: fmt.Sprintf("%q is none of %s", value, strictyaml.List(legal))})
+			return nil, problem.BadQuery(field, fmt.Sprintf("%q is none of %s", value, strictyaml.List(legal)))
 		}
 	}
 	return *wanted, nil

@@ -63,8 +63,7 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 }
 
 func (x *taskStart) refused(problems []schema.FieldProblem) error {
-	return problem.Refused.Because("plan %s cannot be executed, and nothing was changed: %s", x.plan,
-		problem.Summary(problems)).Listing(problems)
+	return problem.Refused.Listing(problems, "plan %s cannot be executed, and nothing was changed", x.plan)
 }
 
 // findQueues fills in the task queues of all parties with selected workloads, and returns the parties that do not
@@ -164,10 +163,7 @@ func (x *taskStart) preflight(ctx context.Context) error {
 	}
 	switch {
 	case len(absent) > 0:
-		unreachable := x.ExplainUnreachable(ctx, absent...)
-		return problem.Unreachable.Because("plan %s was not executed: %s cannot be reached (%s); nothing was changed",
-			x.plan,
-			unreachable[0].Field, unreachable[0].Reason).Listing(unreachable)
+		return x.Unreachable(ctx, "plan "+x.plan+" was not executed", absent...)
 	case len(refusals) > 0:
 		return x.refused(refusals)
 	}

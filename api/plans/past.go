@@ -2,7 +2,6 @@ package plans
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -115,8 +114,7 @@ func (h *Handlers) ReverseTask(c echo.Context, id schema.TaskID) error {
 		for i, note := range reverse.Notes {
 			problems[i] = schema.FieldProblem{Reason: note}
 		}
-		return problem.Refused.Because("task %s cannot be reversed by a plan: %s", id,
-			problem.Summary(problems)).Listing(problems)
+		return problem.Refused.Listing(problems, "task %s cannot be reversed by a plan", id)
 	}
 	result := schema.ReversePlan{Name: plan.ReverseName(seen.Value.Plan, id),
 		Notes: append([]string{}, reverse.Notes...), Document: *reverse.Document}
@@ -185,7 +183,7 @@ func reportForm(c echo.Context, format *schema.ReportFormat) (string, error) {
 	case schema.ReportFormatMarkdown:
 		return answer.TypeMarkdown, nil
 	}
-	return "", problem.BadQuery(schema.FieldProblem{Field: "format", Reason: "must be json or markdown"})
+	return "", problem.BadQuery("format", "must be json or markdown")
 }
 
 func (h *Handlers) report(ctx context.Context, id string) (plan.Report, error) {
@@ -346,8 +344,7 @@ func (h *Handlers) deleteRun(ctx context.Context, workflowID, runID string) erro
 }
 
 func ignoreNotFound(err error) error {
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	if problem.Has[*serviceerror.NotFound](err) {
 		return nil
 	}
 	return err

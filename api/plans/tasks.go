@@ -73,7 +73,7 @@ func taskFilter(params schema.ListTasksParams) (listFilter, error) {
 	wanted := listFilter{page: asked, plan: input.Text(params.Plan)}
 	if params.Plan != nil {
 		if err := catalog.ValidID(wanted.plan); err != nil {
-			return listFilter{}, problem.BadQuery(schema.FieldProblem{Field: "plan", Reason: err.Error()})
+			return listFilter{}, problem.BadQuery("plan", err.Error())
 		}
 	}
 	wanted.states, err = page.OneOf("state", params.State, taskStates)

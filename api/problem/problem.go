@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -21,19 +20,15 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// MalformedBody rejects a body, with all its errors.
-func MalformedBody(errors strictyaml.Errors) error { return InvalidDocument("the body", errors) }
-
 // InvalidDocument rejects a document, with all its errors.
-func InvalidDocument(what string, wrong strictyaml.Errors) error {
-	problems := Fields(wrong)
-	return Malformed.Because("%s is invalid: %s", what, Summary(problems)).Listing(problems)
+func InvalidDocument(what string, wrong strictyaml.Errors) *Error {
+	return Malformed.Listing(wrong, "%s is invalid", what)
 }
 
 // IsNotFound reports whether the requested object does not exist, or no longer exists.
 func IsNotFound(err error) bool {
-	var answer *Error
-	return failure.Is(err, failure.NotFound) || errors.As(err, &answer) && answer.Status == NotFound.Status
+	answer, is := errors.AsType[*Error](err)
+	return failure.Is(err, failure.NotFound) || is && answer.Status == NotFound.Status
 }
 
 // RefusedIsMalformed converts a refusal of a document by the home cluster to Malformed: the client has to change the
@@ -126,6 +121,11 @@ func (k Kind) Because(format string, args ...any) *Error {
 		Detail: fmt.Sprintf(format, args...)}}
 }
 
+// Listing creates a problem that lists all errors found: its detail is the reason and the first of them.
+func (k Kind) Listing(problems []schema.FieldProblem, format string, args ...any) *Error {
+	return k.Because("%s: %s", fmt.Sprintf(format, args...), Summary(problems)).Listing(problems)
+}
+
 // Listing adds all errors found.
 func (p *Error) Listing(errors []schema.FieldProblem) *Error {
 	p.Errors = errors
@@ -164,68 +164,49 @@ func Summary(problems []schema.FieldProblem) string {
 	return text
 }
 
-// BadQuery rejects a query.
-func BadQuery(problems ...schema.FieldProblem) error {
-	return Malformed.Because("the query is invalid: %s", Summary(problems)).Listing(problems)
+// BadQuery rejects a query because of one parameter.
+func BadQuery(field, reason string) *Error {
+	return Malformed.Listing([]schema.FieldProblem{{Field: field, Reason: reason}}, "the query is invalid")
 }
 
 // BadField rejects a body because of one field.
-func BadField(field, reason string) error {
-	problem := schema.FieldProblem{Field: field, Reason: reason}
-	return Malformed.Because("the body is invalid: %s",
-		Summary([]schema.FieldProblem{problem})).Listing([]schema.FieldProblem{problem})
+func BadField(field, reason string) *Error {
+	return InvalidDocument("the body", strictyaml.Errors{{Field: field, Reason: reason}})
 }
 
 // Of converts any error to a problem.
 func Of(err error) *Error {
-	var ready *Error
-	if errors.As(err, &ready) {
+	if ready, is := errors.AsType[*Error](err); is {
 		return ready
 	}
-	var refusal *auth.Refusal
-	if errors.As(err, &refusal) {
-		return ofRefusal(refusal)
-	}
-	var typed *failure.Error
-	if errors.As(err, &typed) {
+	if typed, is := errors.AsType[*failure.Error](err); is {
 		return ofFailure(typed)
 	}
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
 		return TooLarge.Because("the body is larger than %d MiB: split the document", tooLarge.Limit>>20)
 	}
-	var web *echo.HTTPError
-	if errors.As(err, &web) {
+	if web, is := errors.AsType[*echo.HTTPError](err); is {
 		return ofEcho(web)
 	}
-	var limited *serviceerror.ResourceExhausted
-	if errors.As(err, &limited) {
+	switch {
+	case Has[*serviceerror.ResourceExhausted](err):
 		return Limited.Because("Temporal's rate limit is exceeded (%v): repeat the request in a second", err)
-	}
-	var denied *serviceerror.PermissionDenied
-	if errors.As(err, &denied) || status.Code(err) == codes.Unauthenticated {
+	case Has[*serviceerror.PermissionDenied](err), status.Code(err) == codes.Unauthenticated:
 		return Unreachable.Because("Temporal rejects the engine's credentials: repeat the request when /readyz is " +
 			"ready again; see the engine's log")
-	}
-	var stuck *serviceerror.WorkflowNotReady
-	if errors.As(err, &stuck) {
+	case Has[*serviceerror.WorkflowNotReady](err):
 		return Unreachable.Because("no worker of the engine can currently process the workflow (%v): repeat the "+
 			"request; see the workers' log", err)
-	}
-	if TemporalUnavailable(err) {
+	case TemporalUnavailable(err):
 		return Unreachable.Because("Temporal does not answer (%v): repeat the request when it is back", err)
 	}
 	return Internal.Because("the engine could not answer: look up the request's ID in its log")
 }
 
-func ofRefusal(err *auth.Refusal) *Error {
-	switch err.Reason {
-	case auth.UnknownHost:
-		return UnknownHost.Because("%v", err)
-	case auth.CrossOrigin:
-		return CrossSite.Because("%v", err)
-	}
-	return Unauthenticated.Because("%v", err)
+// Has reports whether an error is or wraps one of this type.
+func Has[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
 }
 
 func ofFailure(err *failure.Error) *Error {
@@ -275,17 +256,12 @@ func badParameter(name, cause string) *Error {
 	case strings.Contains(cause, "strconv.Parse"):
 		reason = "must be a whole number"
 	}
-	problems := []schema.FieldProblem{{Field: name, Reason: reason}}
-	return Malformed.Because("the query is invalid: %s", Summary(problems)).Listing(problems)
+	return BadQuery(name, reason)
 }
 
 // TemporalUnavailable reports whether the error means that Temporal did not answer, so that the outcome is unknown.
 func TemporalUnavailable(err error) bool {
-	var unavailable *serviceerror.Unavailable
-	var deadline *serviceerror.DeadlineExceeded
-	var exhausted *serviceerror.ResourceExhausted
-	var canceled *serviceerror.Canceled
-	return errors.As(err, &unavailable) || errors.As(err, &deadline) || errors.As(err, &exhausted) ||
-		errors.As(err, &canceled) ||
+	return Has[*serviceerror.Unavailable](err) || Has[*serviceerror.DeadlineExceeded](err) ||
+		Has[*serviceerror.ResourceExhausted](err) || Has[*serviceerror.Canceled](err) ||
 		errors.Is(err, context.DeadlineExceeded)
 }

@@ -93,11 +93,8 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 		return nil, err
 	}
 	if outcome.Unreachable != "" || outcome.Rollout == nil {
-		unreachable := s.ExplainUnreachable(ctx, backend.UnreachableParty{Name: s.key.party, Queue: s.queue,
+		return nil, s.Unreachable(ctx, check.Refusal, backend.UnreachableParty{Name: s.key.party, Queue: s.queue,
 			Reason: outcome.Unreachable})
-		return nil, problem.Unreachable.Because("%s was not started: %s cannot be reached (%s); nothing was changed",
-			s.key,
-			unreachable[0].Field, unreachable[0].Reason).Listing(unreachable)
 	}
 	return outcome.Rollout, nil
 }
@@ -259,8 +256,7 @@ func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request
 
 // asFindings adds a refusal to the result; it returns any other error.
 func asFindings(err error, result *schema.RolloutValidateResult) error {
-	var refused *problem.Error
-	if errors.As(err, &refused) && len(refused.Errors) > 0 && (refused.Status == problem.Refused.Status ||
+	if refused, is := errors.AsType[*problem.Error](err); is && len(refused.Errors) > 0 && (refused.Status == problem.Refused.Status ||
 		refused.Status == problem.Malformed.Status) {
 		result.Errors = append(result.Errors, refused.Errors...)
 		return nil

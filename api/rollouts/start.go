@@ -40,7 +40,7 @@ import (
 // under the name's workflow ID, which Temporal allows only once. A repeat with the same key continues where the earlier
 // request stopped.
 func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams) error {
-	request, err := readRolloutRequest(c)
+	request, err := input.DecodeValid(c, "the rollout", strategy.DecodeRequest)
 	if err != nil {
 		return err
 	}
@@ -65,15 +65,6 @@ func (h *Handlers) answerStart(c echo.Context, s *rolloutStart, key *string, via
 	}
 	c.Response().Header().Set(echo.HeaderLocation, s.key.path())
 	return c.JSON(http.StatusAccepted, schema.RolloutStarted{Status: status, Warnings: s.request.Warnings})
-}
-
-// readRolloutRequest reads the body of a start strictly, and reports all errors at once.
-func readRolloutRequest(c echo.Context) (strategy.Request, error) {
-	request, wrong, err := input.Decode(c, strategy.DecodeRequest)
-	if err == nil && len(wrong) > 0 {
-		err = problem.InvalidDocument("the rollout", wrong)
-	}
-	return request, err
 }
 
 // rolloutStart is one request to start a rollout.
@@ -227,8 +218,7 @@ func (s *rolloutStart) nameTaken(ctx context.Context, why string) error {
 }
 
 func (s *rolloutStart) refused(problems ...schema.FieldProblem) error {
-	return problem.Refused.Because("the rollout cannot be carried out, and nothing was changed: %s",
-		problem.Summary(problems)).Listing(problems)
+	return problem.Refused.Listing(problems, "the rollout cannot be carried out, and nothing was changed")
 }
 
 // HasWorkflow reports whether the record's release has a workflow, open or closed.

@@ -244,8 +244,8 @@ func (o *Objects) Begin(ctx context.Context, r kruise.Release) (refused string, 
 	if err == nil {
 		return "", nil
 	}
-	var refusal *problem.Error
-	if !errors.As(err, &refusal) {
+	refusal, is := errors.AsType[*problem.Error](err)
+	if !is {
 		return "", err
 	}
 	switch refusal.Status {

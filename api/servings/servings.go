@@ -153,9 +153,8 @@ func (h *Handlers) PutServing(c echo.Context, id schema.ServingID, params schema
 	}
 	result, err := h.writer().PutServing(c.Request().Context(), declared.ServingRequest{ID: id, Spec: spec,
 		AffinityMode: input.Text(params.AffinityMode), Generation: params.Generation})
-	var refusal declared.Refusal
-	if errors.As(err, &refusal) {
-		return problem.Refused.Because("serving %s cannot run: %s", id, problem.Summary(refusal)).Listing(refusal)
+	if refusal, is := errors.AsType[declared.Refusal](err); is {
+		return problem.Refused.Listing(refusal, "serving %s cannot run", id)
 	}
 	return answerPut(c, result, err)
 }
@@ -236,7 +235,7 @@ func (h *Handlers) DeleteAppImage(c echo.Context, name schema.AppImageName) erro
 
 // PutServingPolicy answers PUT /api/v1/servings/{id}/policy.
 func (h *Handlers) PutServingPolicy(c echo.Context, id schema.ServingID) error {
-	policy, err := readPolicy(c)
+	policy, err := input.DecodeValid(c, "the policy", decodePolicy)
 	if err != nil {
 		return err
 	}
@@ -251,17 +250,11 @@ func (h *Handlers) PutServingPolicy(c echo.Context, id schema.ServingID) error {
 	return c.JSON(answer.PutStatus(created), schema.PutServingPolicyResult{ID: id, Changed: changed})
 }
 
-func readPolicy(c echo.Context) (serving.Policy, error) {
-	policy, wrong, err := input.Decode(c, func(body []byte) (serving.Policy, strictyaml.Errors) {
-		if len(body) == 0 { // a missing annotation means the default policy; a missing body means nothing
-			return serving.Policy{}, strictyaml.Errors{{Reason: "there is no body: send {} for the default policy"}}
-		}
-		return serving.DecodePolicy(body)
-	})
-	if err == nil && len(wrong) > 0 {
-		err = problem.InvalidDocument("the policy", wrong)
+func decodePolicy(body []byte) (serving.Policy, strictyaml.Errors) {
+	if len(body) == 0 { // a missing annotation means the default policy; a missing body means nothing
+		return serving.Policy{}, strictyaml.Errors{{Reason: "there is no body: send {} for the default policy"}}
 	}
-	return policy, err
+	return serving.DecodePolicy(body)
 }
 
 func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Policy) (created, changed bool, err error) {
@@ -278,8 +271,7 @@ func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Poli
 			Reason: policy.Parties[i] + " is not a party of the serving"})
 	}
 	if len(strangers) > 0 {
-		return false, false, problem.Refused.Because("the policy of serving %s cannot be saved: %s", id,
-			problem.Summary(strangers)).Listing(strangers)
+		return false, false, problem.Refused.Listing(strangers, "the policy of serving %s cannot be saved", id)
 	}
 	text, err := json.Marshal(policy)
 	if err != nil {

@@ -254,12 +254,11 @@ func (s *Start) Execute(ctx context.Context, w Workflow) (already bool, err erro
 	failpoint.Hit("start.workflow.before")
 	run, err := s.backend.Temporal.ExecuteWorkflow(begin, w.Options, w.Type, w.Input)
 	failpoint.Hit("start.workflow.after")
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:
 		s.RunID = run.GetRunID()
 		return false, nil
-	case errors.As(err, &started):
+	case problem.Has[*serviceerror.WorkflowExecutionAlreadyStarted](err):
 		return true, nil
 	case rejected(err):
 		s.Withdraw(ctx)
@@ -276,10 +275,8 @@ func (s *Start) Execute(ctx context.Context, w Workflow) (already bool, err erro
 
 // rejected reports whether Temporal has definitely not started the workflow, and would not on a retry either.
 func rejected(err error) bool {
-	var invalid *serviceerror.InvalidArgument
-	var denied *serviceerror.PermissionDenied
-	var namespace *serviceerror.NamespaceNotFound
-	return errors.As(err, &invalid) || errors.As(err, &denied) || errors.As(err, &namespace)
+	return problem.Has[*serviceerror.InvalidArgument](err) || problem.Has[*serviceerror.PermissionDenied](err) ||
+		problem.Has[*serviceerror.NamespaceNotFound](err)
 }
 
 // MaxDetailLines is the maximum number of lines of a release's details in the Temporal UI, which passes them in a URL.

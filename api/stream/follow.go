@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -221,8 +220,7 @@ func (h workflowHistory) tailRun(ctx context.Context, nudge func()) error {
 	}
 	for {
 		page, err := h.historyPage(ctx, request)
-		var missing *serviceerror.NotFound
-		if errors.As(err, &missing) {
+		if problem.Has[*serviceerror.NotFound](err) {
 			return nil // not started yet, or deleted: the next read distinguishes the two
 		}
 		if err != nil {

@@ -198,19 +198,17 @@ type Answer struct {
 func Send(ctx context.Context, b *backend.Backend, workflowID string, c Command) (Answer, error) {
 	var answer Answer
 	err := update(ctx, b, workflowID, c, &answer)
-	var missing *serviceerror.NotFound
-	var refused *temporal.ApplicationError
-	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
-	// its workflow task fails repeatedly, e.g. because a worker lacks the keys of an encrypted release
-	var stuck *serviceerror.WorkflowNotReady
+	refused, isRefused := errors.AsType[*temporal.ApplicationError](err)
 	switch {
 	case err == nil:
 		return answer, nil
-	case errors.As(err, &missing), errors.As(err, &refused) && refused.Type() == errTypeWorkflowCompleted:
+	case problem.Has[*serviceerror.NotFound](err), isRefused && refused.Type() == errTypeWorkflowCompleted:
 		return answer, ErrClosed
-	case errors.As(err, &refused):
+	case isRefused:
 		return answer, problem.Malformed.Because("%s was not taken: %s", c.Verb, refused.Message())
-	case errors.As(err, &late), errors.As(err, &stuck), problem.TemporalUnavailable(err):
+	// WorkflowNotReady: its workflow task fails repeatedly, e.g. because a worker lacks the keys of an encrypted release
+	case problem.Has[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err),
+		problem.Has[*serviceerror.WorkflowNotReady](err), problem.TemporalUnavailable(err):
 		return answer, ErrUnknown
 	}
 	return answer, fmt.Errorf("%s of %s: %w", c.Verb, workflowID, err)
