@@ -166,10 +166,13 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string,
 	past := newHistory(h, key, records)
 	list, err := page.FromRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool,
 		error) {
-		release, err := past.release(ctx, record.Name)
-		if err == nil {
-			release.Replaced, err = past.replaced(ctx, record.Name)
+		one, err := past.release(ctx, record.Name)
+		if err != nil {
+			return schema.RolloutRelease{}, false, err
 		}
+		release := schema.RolloutRelease{Rollout: one.status, Actor: one.record.Spec.Actor,
+			Reason: one.record.Spec.Reason, Via: one.record.Labels[v1alpha1.LabelVia]}
+		release.Replaced, err = past.replaced(ctx, record.Name)
 		return release, true, err
 	})
 	return answer.JSON(c, list, err)
@@ -181,18 +184,23 @@ type rolloutHistory struct {
 	key    rolloutKey
 	newest string
 	live   *rolloutSnapshot
-	// releases are the record names of the releases, newest first; numbers and read are their numbers and the statuses
-	// read so far.
+	// releases are the record names of the releases, newest first; numbers are their numbers, and read those read so far.
 	releases []string
 	numbers  map[string]int64
-	read     map[string]rollout.Status
+	read     map[string]pastRelease
 	// replacedNumbers are the numbers of the versions that the releases replaced; nil until needed.
 	replacedNumbers map[string]int64
 }
 
+// pastRelease is a release with its record. Its status is the final or current one, with its number.
+type pastRelease struct {
+	record *v1alpha1.ReleaseRecord
+	status rollout.Status
+}
+
 // newHistory returns the history of a name, whose records come newest first.
 func newHistory(h *Handlers, key rolloutKey, records []*v1alpha1.ReleaseRecord) *rolloutHistory {
-	p := &rolloutHistory{Handlers: h, key: key, numbers: map[string]int64{}, read: map[string]rollout.Status{}}
+	p := &rolloutHistory{Handlers: h, key: key, numbers: map[string]int64{}, read: map[string]pastRelease{}}
 	if len(records) > 0 {
 		p.newest = records[0].Name
 	}
@@ -209,71 +217,63 @@ func newHistory(h *Handlers, key rolloutKey, records []*v1alpha1.ReleaseRecord) 
 // replaced returns the number of the version that a release replaced; 0 if it has none. It needs the whole history of
 // the workload, because an undo may have restored any version.
 func (p *rolloutHistory) replaced(ctx context.Context, name string) (int64, error) {
-	if p.replacedNumbers == nil {
-		if err := p.readAll(ctx); err != nil {
-			return 0, err
+	if p.replacedNumbers != nil {
+		return p.replacedNumbers[name], nil
+	}
+	all, err := p.all(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p.replacedNumbers = map[string]int64{}
+	for _, statuses := range byWorkload(all) {
+		for i, number := range history.Of(statuses).Replaced {
+			p.replacedNumbers[statuses[i].Record] = number
 		}
 	}
 	return p.replacedNumbers[name], nil
 }
 
-// readAll reads all releases of the name, for the versions that they replaced. Several workloads may have been released
-// under one name.
-func (p *rolloutHistory) readAll(ctx context.Context) error {
-	byWorkload := map[catalog.WorkloadRef][]rollout.Status{}
-	names := map[catalog.WorkloadRef][]string{}
+// byWorkload returns the statuses of releases: the name may have had another workload before.
+func byWorkload(releases []pastRelease) map[catalog.WorkloadRef][]rollout.Status {
+	by := map[catalog.WorkloadRef][]rollout.Status{}
+	for _, one := range releases {
+		by[one.status.WorkloadRef] = append(by[one.status.WorkloadRef], one.status)
+	}
+	return by
+}
+
+// all returns the releases of the name that are still recorded, newest first.
+func (p *rolloutHistory) all(ctx context.Context) (all []pastRelease, err error) {
 	for _, name := range p.releases {
-		status, err := p.statusOf(ctx, name)
+		one, err := p.release(ctx, name)
 		if problem.IsNotFound(err) {
-			continue
+			continue // it was pruned or withdrawn in the meantime
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		of := status.WorkloadRef
-		byWorkload[of], names[of] = append(byWorkload[of], status), append(names[of], name)
+		all = append(all, one)
 	}
-	p.replacedNumbers = map[string]int64{}
-	for workload, statuses := range byWorkload {
-		for i, number := range history.Of(statuses).Replaced {
-			p.replacedNumbers[names[workload][i]] = number
-		}
-	}
-	return nil
+	return all, nil
 }
 
-// statusOf returns the status of a release, which is read once.
-func (p *rolloutHistory) statusOf(ctx context.Context, name string) (rollout.Status, error) {
-	if status, is := p.read[name]; is {
-		return status, nil
+// release reads a release, once.
+func (p *rolloutHistory) release(ctx context.Context, name string) (one pastRelease, err error) {
+	if known, is := p.read[name]; is {
+		return known, nil
 	}
-	release, err := p.release(ctx, name)
-	return release.Rollout, err
+	if one.record, err = p.Home.GetRelease(ctx, name); err != nil {
+		return one, err
+	}
+	if one.status, err = p.status(ctx, one.record); err != nil {
+		return one, err
+	}
+	one.status.Revision = cmp.Or(p.numbers[name], one.status.Revision)
+	p.read[name] = one
+	return one, nil
 }
 
-func (p *rolloutHistory) release(ctx context.Context, name string) (schema.RolloutRelease, error) {
-	record, err := p.Home.GetRelease(ctx, name)
-	if err != nil {
-		return schema.RolloutRelease{}, err
-	}
-	status, err := p.status(ctx, record)
-	if err == nil {
-		p.read[name] = status
-	}
-	return schema.RolloutRelease{Rollout: status, Actor: record.Spec.Actor, Reason: record.Spec.Reason,
-		Via: record.Labels[v1alpha1.LabelVia]}, err
-}
-
-// status returns the final or current status of a release, with its number.
 func (p *rolloutHistory) status(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
-	status, err := p.withoutNumber(ctx, record)
-	if number := p.numbers[record.Name]; number > 0 {
-		status.Revision = number
-	}
-	return status, err
-}
-
-func (p *rolloutHistory) withoutNumber(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
 	if record.Outcome != nil {
 		return p.Complete(record)
 	}

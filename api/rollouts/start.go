@@ -274,7 +274,7 @@ func (s *rolloutStart) currentStatus(ctx context.Context) (rollout.Status, error
 	past := newHistory(s.Handlers, s.key, records)
 	past.live = &live
 	release, err := past.release(ctx, s.Written.Name)
-	return release.Rollout, err
+	return release.status, err
 }
 
 // prunedStatus returns the status of a release whose record was pruned to its key: what the request contains, and how
