@@ -75,7 +75,7 @@ func New(deps Deps) (*API, error) {
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = h.answerError
 	known := operations(spec)
-	e.Use(nameSpan, assignRequestID, h.logRequests, h.recoverPanics, guardRequests(deps.Guard, known),
+	e.Use(nameSpan, assignRequestID, answer.LogRequests(h.Log, "request", probes...), h.recoverPanics, guardRequests(deps.Guard, known),
 		rejectUnknownQuery(known), h.dropCacheAfterWrite)
 	RegisterHandlers(e, h)
 	for path, item := range spec.Paths.Map() {

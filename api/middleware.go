@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
@@ -42,26 +40,6 @@ func requestID(c echo.Context) string { return c.Response().Header().Get(echo.He
 
 // probes are requested every few seconds by monitoring; they are logged at debug level.
 var probes = []string{"/healthz", "/readyz", "/metrics"}
-
-// logRequests writes one log line for each completed request.
-func (h *handlers) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		began := time.Now()
-		err := next(c)
-		if err != nil {
-			c.Error(err)
-		}
-		level := slog.LevelInfo
-		if slices.Contains(probes, c.Path()) {
-			level = slog.LevelDebug
-		}
-		h.Log.Log(c.Request().Context(), level, "request", "request", requestID(c), "method", c.Request().Method,
-			"path", c.Request().URL.Path,
-			"status", c.Response().Status, "bytes", c.Response().Size, "took",
-			time.Since(began).Round(time.Microsecond), "from", c.RealIP())
-		return nil
-	}
-}
 
 // dropCacheAfterWrite empties the cache of recent answers before a write is answered, so that a client that has written
 // never reads an older state.

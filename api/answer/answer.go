@@ -4,8 +4,10 @@ package answer
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,12 +18,15 @@ import (
 	"slipway.io/slipway/recent"
 )
 
-// PutStatus returns the status of a successful PUT.
-func PutStatus(created bool) int {
-	if created {
-		return http.StatusCreated
+// Put responds to a PUT with its result, or returns its error.
+func Put(c echo.Context, created bool, result any, err error) error {
+	switch {
+	case err != nil:
+		return problem.RefusedIsMalformed(err)
+	case created:
+		return c.JSON(http.StatusCreated, result)
 	}
-	return http.StatusOK
+	return c.JSON(http.StatusOK, result)
 }
 
 // NoContent responds to a deletion, or returns its error.
@@ -46,16 +51,18 @@ func UTC(t time.Time) *time.Time {
 	return &t
 }
 
-// Document responds with a document as JSON or, if the client prefers it, as YAML.
-func Document[D any](c echo.Context, read func() (D, error), yaml func(D) ([]byte, error)) error {
+// Document responds with the document of an object as JSON or, if the client prefers it, as YAML.
+func Document[O, D any](c echo.Context, name string, read func(context.Context, string) (O, error), of func(O) D,
+	yaml func(D) ([]byte, error)) error {
 	form, err := Type(c, TypeJSON, TypeYAML)
 	if err != nil {
 		return err
 	}
-	document, err := read()
+	object, err := read(c.Request().Context(), name)
 	if err != nil {
 		return err
 	}
+	document := of(object)
 	if form == TypeJSON {
 		return c.JSON(http.StatusOK, document)
 	}
@@ -154,4 +161,29 @@ func Shared[V any](c echo.Context, answers *recent.Cache, maxAge time.Duration,
 		return err
 	}
 	return c.JSONBlob(http.StatusOK, body)
+}
+
+// LogRequests returns middleware that writes one log line for each completed request; those of the quiet paths, which
+// monitoring requests every few seconds, are logged at debug level.
+func LogRequests(log *slog.Logger, text string, quiet ...string) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			began := time.Now()
+			if err := next(c); err != nil {
+				c.Error(err)
+			}
+			level := slog.LevelInfo
+			if slices.Contains(quiet, c.Request().URL.Path) {
+				level = slog.LevelDebug
+			}
+			var request slog.Attr // no attribute without an ID
+			if id := c.Response().Header().Get(echo.HeaderXRequestID); id != "" {
+				request = slog.String("request", id)
+			}
+			log.Log(c.Request().Context(), level, text, request, "method", c.Request().Method,
+				"path", c.Request().URL.Path, "status", c.Response().Status, "bytes", c.Response().Size, "took",
+				time.Since(began).Round(time.Microsecond), "from", c.RealIP())
+			return nil
+		}
+	}
 }

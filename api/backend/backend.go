@@ -209,23 +209,23 @@ const visibilityPage = 500
 // a second per namespace by default (frontend.namespaceRPS.visibility).
 const listMaxAge, listMaxStale = 700 * time.Millisecond, 800 * time.Millisecond
 
-// OpenWorkflows are the open workflows that match a query. They are listed once, on first use.
+// OpenWorkflows are the open workflows that match a query. Running lists them once, on first use.
 type OpenWorkflows struct {
 	*Backend
 	Query string
-	Found map[string]*workflowpb.WorkflowExecutionInfo
+	found map[string]*workflowpb.WorkflowExecutionInfo
 }
 
 // Running returns the info of an open workflow; nil if it is closed or does not exist. Because the lists lag behind, a
 // workflow missing from them is looked up by its ID.
 func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workflowpb.WorkflowExecutionInfo, error) {
-	if o.Found == nil {
+	if o.found == nil {
 		var err error
-		if o.Found, err = recent.GetStale(ctx, o.Lists, o.Query, listMaxAge, listMaxStale, o.find); err != nil {
+		if o.found, err = recent.GetStale(ctx, o.Lists, o.Query, listMaxAge, listMaxStale, o.List); err != nil {
 			return nil, err
 		}
 	}
-	if info := o.Found[workflowID]; info != nil {
+	if info := o.found[workflowID]; info != nil {
 		return info, nil
 	}
 	described, err := o.Describe(ctx, workflowID)
@@ -235,14 +235,8 @@ func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workfl
 	return described.GetWorkflowExecutionInfo(), nil
 }
 
-// Find lists the workflows without the cache, and fills Found.
-func (o *OpenWorkflows) Find(ctx context.Context) (err error) {
-	o.Found, err = o.find(ctx)
-	return err
-}
-
-// find lists the open workflows, page by page.
-func (o *OpenWorkflows) find(ctx context.Context) (map[string]*workflowpb.WorkflowExecutionInfo, error) {
+// List lists the workflows without the cache, page by page.
+func (o *OpenWorkflows) List(ctx context.Context) (map[string]*workflowpb.WorkflowExecutionInfo, error) {
 	found := map[string]*workflowpb.WorkflowExecutionInfo{}
 	for token := []byte(nil); ; {
 		page, err := o.page(ctx, token)

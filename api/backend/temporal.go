@@ -64,6 +64,21 @@ func (h *Backend) HolderAlive(ctx context.Context, holder workloadops.Holder) (b
 	return execution.HasRun(described, holder.RunID), nil
 }
 
+// LiveHolders returns those holders of claims that still run.
+func (h *Backend) LiveHolders(ctx context.Context, claims []string) (living []workloadops.Holder, err error) {
+	for _, claim := range claims {
+		holder := workloadops.ParseHolder(claim)
+		alive, err := h.HolderAlive(ctx, holder)
+		if err != nil {
+			return nil, err
+		}
+		if alive {
+			living = append(living, holder)
+		}
+	}
+	return living, nil
+}
+
 // Describe returns Temporal's description of the newest run of a workflow, without involving a worker; nil if there is
 // no such workflow.
 func (h *Backend) Describe(ctx context.Context, workflowID string) (*workflowservice.DescribeWorkflowExecutionResponse,

@@ -78,14 +78,15 @@ func (c *Collector) read(ctx context.Context) ([]prometheus.Metric, error) {
 	open := backend.OpenWorkflows{Backend: c.Backend,
 		Query: fmt.Sprintf("%s IN ('%s', '%s', '%s')", workflows.AttributeKind.GetName(),
 			workflows.KindTask, workflows.KindRollout, workflows.KindServing)}
-	if err := open.Find(ctx); err != nil {
+	found, err := open.List(ctx)
+	if err != nil {
 		return nil, err
 	}
 	queues, err := c.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	metrics := releaseMetrics(open.Found, time.Now())
+	metrics := releaseMetrics(found, time.Now())
 	present := c.Presence(ctx, slices.Compact(slices.Sorted(maps.Values(queues)))...)
 	for name, queue := range queues {
 		if there, known := reachability[present[queue].Reachable]; known {

@@ -12,13 +12,13 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/auth"
 )
 
@@ -43,12 +43,11 @@ func NewHandler(service *Service, security Security) *Handler {
 		authorities: security.authorities(), log: service.log}
 	h.echo.HideBanner, h.echo.HidePort = true, true
 	h.echo.HTTPErrorHandler = h.handleNotFound
-	h.echo.Pre(h.logRequests, h.checkOrigin, h.redirectTrailingSlash, h.requireCredentials)
+	h.echo.Pre(answer.LogRequests(h.log, "request of Kuscia's API", "/healthZ"), h.checkOrigin, h.redirectTrailingSlash, h.requireCredentials)
 	for _, route := range routes(service) {
 		h.paths[route.path] = true
 		h.echo.POST(route.path, func(c echo.Context) error {
-			h.answer(c.Response(), c.Request(), route)
-			return nil
+			return h.answer(c, route)
 		})
 	}
 	return h
@@ -91,9 +90,9 @@ func newRoute[Q any, R interface {
 }
 
 // answer executes a request. The HTTP status is always 200.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, route route) {
-	f := formOf(r.Header.Get(echo.HeaderContentType))
-	body, err := h.call(w, r, f, route)
+func (h *Handler) answer(c echo.Context, route route) error {
+	f := formOf(c.Request().Header.Get(echo.HeaderContentType))
+	body, err := h.call(c.Response(), c.Request(), f, route)
 	if err != nil {
 		body = frameworkError(codeOf(err, codeUnexpected), err.Error())
 	}
@@ -101,11 +100,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, route route) {
 	if f == formProtobuf {
 		contentType = typeProtobuf
 	}
-	w.Header().Set(echo.HeaderContentType, contentType)
-	w.WriteHeader(http.StatusOK)
-	if _, err := w.Write(body); err != nil {
-		h.log.Debug("a response of Kuscia's API could not be sent", "path", route.path, "error", err)
-	}
+	return c.Blob(http.StatusOK, contentType, body)
 }
 
 // call executes an operation; a panic becomes an error.
@@ -174,34 +169,12 @@ func (h *Handler) requireCredentials(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // handleNotFound answers requests for unknown paths and methods.
-func (h *Handler) handleNotFound(_ error, c echo.Context) {
-	if c.Response().Committed {
-		return
+func (h *Handler) handleNotFound(err error, c echo.Context) {
+	if !c.Response().Committed {
+		err = c.Blob(http.StatusNotFound, typePlain, []byte("404 page not found"))
 	}
-	c.Response().Header().Set(echo.HeaderContentType, typePlain)
-	c.Response().WriteHeader(http.StatusNotFound)
-	if _, err := c.Response().Write([]byte("404 page not found")); err != nil {
-		h.log.Debug("a response of Kuscia's API could not be sent", "error", err)
-	}
-}
-
-// logRequests writes one log line for each completed request; health checks are logged at debug level.
-func (h *Handler) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		began := time.Now()
-		err := next(c)
-		if err != nil {
-			c.Error(err)
-		}
-		level := slog.LevelInfo
-		if c.Request().URL.Path == "/healthZ" {
-			level = slog.LevelDebug
-		}
-		h.log.Log(c.Request().Context(), level, "request of Kuscia's API", "method", c.Request().Method, "path",
-			c.Request().URL.Path,
-			"status", c.Response().Status, "bytes", c.Response().Size, "took",
-			time.Since(began).Round(time.Microsecond), "from", c.RealIP())
-		return nil
+	if err != nil {
+		h.log.Debug("a response of Kuscia's API could not be sent", "path", c.Path(), "error", err)
 	}
 }
 

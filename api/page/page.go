@@ -108,18 +108,11 @@ func Parse(limit *schema.Limit, cursor *schema.Cursor) (page Request, err error)
 	return page, nil
 }
 
-// FromRecords returns one page of the items of records; see paginate.
+// FromRecords returns one page of the items of records, which are sorted newest first. item reports whether a record is
+// wanted; a record that was just withdrawn or pruned (not found) is skipped.
 func FromRecords[T any](page Request, records []*v1alpha1.ReleaseRecord,
-	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (list List[T], err error) {
-	list.Items, list.NextCursor, err = paginate(page, records, item)
-	return list, err
-}
-
-// paginate returns one page of the items of records, which are sorted newest first. item reports whether a record is
-// wanted; a record that was just withdrawn or pruned (not found) is skipped. next is "" on the last page.
-func paginate[T any](page Request, records []*v1alpha1.ReleaseRecord,
-	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (items []T, next string, err error) {
-	items = []T{}
+	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (List[T], error) {
+	list := List[T]{Items: []T{}}
 	var last position
 	for _, record := range records {
 		if !page.after.precedes(record) {
@@ -130,14 +123,15 @@ func paginate[T any](page Request, records []*v1alpha1.ReleaseRecord,
 			continue
 		}
 		if err != nil {
-			return nil, "", err
+			return List[T]{}, err
 		}
-		if len(items) == page.limit {
-			return items, last.String(), nil
+		if len(list.Items) == page.limit {
+			list.NextCursor = last.String()
+			break
 		}
-		items, last = append(items, one), positionOf(record)
+		list.Items, last = append(list.Items, one), positionOf(record)
 	}
-	return items, "", nil
+	return list, nil
 }
 
 // position is a place in a list of records, which is sorted by creation time (newest first), then by name (descending).

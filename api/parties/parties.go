@@ -163,10 +163,7 @@ func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
 		return err
 	}
 	created, changed, err := h.Home.PutParty(c.Request().Context(), name, spec)
-	if err != nil {
-		return problem.RefusedIsMalformed(err)
-	}
-	return c.JSON(answer.PutStatus(created), schema.PutPartyResult{Name: name, Changed: changed})
+	return answer.Put(c, created, schema.PutPartyResult{Name: name, Changed: changed}, err)
 }
 
 // DeleteParty answers DELETE /api/v1/parties/{name}.
@@ -203,10 +200,11 @@ func (h *Handlers) partyInUse(ctx context.Context, name string) error {
 	open := backend.OpenWorkflows{Backend: h.Backend,
 		Query: fmt.Sprintf("(%s = '%s' OR %s = '%s')", attribute, name, attribute,
 			workflows.CutMarker)}
-	if err := open.Find(ctx); err != nil {
+	found, err := open.List(ctx)
+	if err != nil {
 		return err
 	}
-	for _, workflowID := range slices.Sorted(maps.Keys(open.Found)) {
+	for _, workflowID := range slices.Sorted(maps.Keys(found)) {
 		described, err := h.Describe(ctx, workflowID)
 		if err != nil {
 			return err
@@ -214,7 +212,7 @@ func (h *Handlers) partyInUse(ctx context.Context, name string) error {
 		if execution.IsOpen(described) {
 			return problem.Conflict.Because("party %s cannot be deleted while the release %s, which %s, is running: "+
 				"wait until it has ended, or stop it",
-				name, workflowID, namesParty(open.Found[workflowID], name)).HeldBy(workflowID)
+				name, workflowID, namesParty(found[workflowID], name)).HeldBy(workflowID)
 		}
 	}
 	return nil

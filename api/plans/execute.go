@@ -1,7 +1,6 @@
 package plans
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -321,27 +320,15 @@ func outline(document plan.Document) string {
 // details is the description of the task in the Temporal UI, as Markdown: what the task does, and which signals control
 // it.
 func (x *taskStart) details() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Task `%s` executes plan **%s**: %s.\n\n", x.ID, x.plan, outline(x.snapshot.Document))
+	intro := fmt.Sprintf("Task `%s` executes plan **%s**: %s.\n\n", x.ID, x.plan, outline(x.snapshot.Document))
 	if comment := x.snapshot.Document.Comment; comment != "" {
-		fmt.Fprintf(&b, "> %s\n\n", phrase.Line(comment, 300))
+		intro += fmt.Sprintf("> %s\n\n", phrase.Line(comment, 300))
 	}
-	if x.Written.Spec.Actor != "" || x.Written.Spec.Reason != "" {
-		fmt.Fprintf(&b, "Requested by %s: %s\n\n", cmp.Or(x.Written.Spec.Actor, "-"),
-			cmp.Or(phrase.Cut(x.Written.Spec.Reason, 300), "-"))
+	var waves []string
+	for _, wave := range x.snapshot.Document.Waves() {
+		waves = append(waves, fmt.Sprintf("priority %d: %s", wave.Priority, waveOutline(x.snapshot.Document, wave)))
 	}
-	lines := 0
-	for number, wave := range x.snapshot.Document.Waves() {
-		if lines++; lines > start.MaxDetailLines {
-			b.WriteString("\nand more waves.\n")
-			break
-		}
-		fmt.Fprintf(&b, "%d. priority %d: %s\n", number+1, wave.Priority, waveOutline(x.snapshot.Document, wave))
-	}
-	b.WriteString("\nSend the signal `pause`, `resume` or `stop` at any time, with an empty payload or " +
-		"`{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
-	fmt.Fprintf(&b, "Accepted at %s.\n", phrase.Time(x.snapshot.CreatedAt))
-	return b.String()
+	return x.Details(intro, waves, "waves", "Send the signal `pause`, `resume` or `stop` at any time")
 }
 
 func waveOutline(document plan.Document, wave plan.Wave) string {

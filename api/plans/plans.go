@@ -47,13 +47,7 @@ func (h *Handlers) ListPlans(c echo.Context, params schema.ListPlansParams) erro
 
 // GetPlan answers GET /api/v1/plans/{name}.
 func (h *Handlers) GetPlan(c echo.Context, name schema.PlanName) error {
-	return answer.Document(c, func() (plan.Document, error) {
-		found, err := h.plan(c.Request().Context(), name)
-		if err != nil {
-			return plan.Document{}, err
-		}
-		return found.Spec, nil
-	}, plan.Encode)
+	return answer.Document(c, name, h.plan, func(p *v1alpha1.DeployPlan) plan.Document { return p.Spec }, plan.Encode)
 }
 
 func (h *Handlers) plan(ctx context.Context, name string) (*v1alpha1.DeployPlan, error) {
@@ -75,13 +69,8 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 		return err
 	}
 	created, changed, err := h.Home.PutPlan(c.Request().Context(), name, document)
-	if err != nil {
-		return problem.RefusedIsMalformed(err)
-	}
-	never := neverOpens(document.Times)
-	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: append(append(append([]schema.FieldProblem{}, never...), problem.Fields(warnings)...),
-			problem.Fields(refusals)...)})
+	return answer.Put(c, created, schema.PutPlanResult{Name: name, Changed: changed,
+		Warnings: slices.Concat([]schema.FieldProblem{}, neverOpens(document.Times), warnings, refusals)}, err)
 }
 
 // sentPlan is a plan in a request body, with its warnings.
@@ -231,13 +220,8 @@ func (h *Handlers) ListServices(c echo.Context, params schema.ListServicesParams
 
 // GetService answers GET /api/v1/services/{id}.
 func (h *Handlers) GetService(c echo.Context, id schema.ServiceID) error {
-	return answer.Document(c, func() (catalog.Service, error) {
-		found, err := h.service(c.Request().Context(), id)
-		if err != nil {
-			return catalog.Service{}, err
-		}
-		return found.Spec, nil
-	}, func(service catalog.Service) ([]byte, error) { return yaml.Marshal(service) })
+	return answer.Document(c, id, h.service, func(s *v1alpha1.ReleaseService) catalog.Service { return s.Spec },
+		func(service catalog.Service) ([]byte, error) { return yaml.Marshal(service) })
 }
 
 func (h *Handlers) service(ctx context.Context, id string) (*v1alpha1.ReleaseService, error) {
@@ -254,10 +238,7 @@ func (h *Handlers) PutService(c echo.Context, id schema.ServiceID) error {
 		return err
 	}
 	created, changed, err := h.Home.PutService(c.Request().Context(), id, service)
-	if err != nil {
-		return problem.RefusedIsMalformed(err)
-	}
-	return c.JSON(answer.PutStatus(created), schema.PutServiceResult{ID: id, Changed: changed})
+	return answer.Put(c, created, schema.PutServiceResult{ID: id, Changed: changed}, err)
 }
 
 // DeleteService answers DELETE /api/v1/services/{id}.

@@ -242,14 +242,8 @@ func (h *Handlers) startingTask(ctx context.Context, of *v1alpha1.DeployPlan) (*
 		return nil, nil
 	}
 	record, err := h.Home.GetRecord(ctx, of.Status.Task)
-	if failure.Is(err, failure.NotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if record.Outcome != nil {
-		return nil, nil
+	if err != nil || record.Outcome != nil {
+		return nil, failure.Ignore(err, failure.NotFound)
 	}
 	return &activeTask{id: of.Status.Task, state: plan.TaskPending, starting: true}, nil
 }

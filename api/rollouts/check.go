@@ -184,19 +184,12 @@ func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name st
 	if err != nil {
 		return "", err
 	}
-	for _, claim := range routing.Status.Holders {
-		holder := workloadops.ParseHolder(claim)
-		alive, err := s.HolderAlive(ctx, holder)
-		if err != nil {
-			return "", err
-		}
-		if alive {
-			return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s: wait until it has ended, or "+
-				"stop it", on, namespace, name,
-				holder.WorkflowID), nil
-		}
+	living, err := s.LiveHolders(ctx, routing.Status.Holders)
+	if err != nil || len(living) == 0 {
+		return "", err
 	}
-	return "", nil
+	return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s: wait until it has ended, or stop it", on,
+		namespace, name, living[0].WorkflowID), nil
 }
 
 // ValidateRollout answers POST /api/v1/rollouts/validate: it runs all checks of a start, without a write.

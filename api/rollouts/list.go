@@ -181,13 +181,11 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string,
 // rolloutHistory reads the releases of one name. The live release is read once, and only if a record has no outcome.
 type rolloutHistory struct {
 	*Handlers
-	key    rolloutKey
-	newest string
-	live   *rolloutSnapshot
-	// releases are the record names of the releases, newest first; numbers are their numbers, and read those read so far.
-	releases []string
-	numbers  map[string]int64
-	read     map[string]pastRelease
+	key rolloutKey
+	// records are those of all releases of the name, newest first; read are the releases read so far.
+	records []*v1alpha1.ReleaseRecord
+	read    map[string]pastRelease
+	live    *rolloutSnapshot
 	// replacedNumbers are the numbers of the versions that the releases replaced; nil until needed.
 	replacedNumbers map[string]int64
 }
@@ -198,20 +196,8 @@ type pastRelease struct {
 	status rollout.Status
 }
 
-// newHistory returns the history of a name, whose records come newest first.
 func newHistory(h *Handlers, key rolloutKey, records []*v1alpha1.ReleaseRecord) *rolloutHistory {
-	p := &rolloutHistory{Handlers: h, key: key, numbers: map[string]int64{}, read: map[string]pastRelease{}}
-	if len(records) > 0 {
-		p.newest = records[0].Name
-	}
-	for _, record := range records {
-		if store.IsRestoreOnly(record) {
-			continue
-		}
-		p.numbers[record.Name] = v1alpha1.RevisionOf(record)
-		p.releases = append(p.releases, record.Name)
-	}
-	return p
+	return &rolloutHistory{Handlers: h, key: key, records: records, read: map[string]pastRelease{}}
 }
 
 // replaced returns the number of the version that a release replaced; 0 if it has none. It needs the whole history of
@@ -244,8 +230,11 @@ func byWorkload(releases []pastRelease) map[catalog.WorkloadRef][]rollout.Status
 
 // all returns the releases of the name that are still recorded, newest first.
 func (p *rolloutHistory) all(ctx context.Context) (all []pastRelease, err error) {
-	for _, name := range p.releases {
-		one, err := p.release(ctx, name)
+	for _, record := range p.records {
+		if store.IsRestoreOnly(record) {
+			continue
+		}
+		one, err := p.release(ctx, record.Name)
 		if problem.IsNotFound(err) {
 			continue // it was pruned or withdrawn in the meantime
 		}
@@ -268,7 +257,7 @@ func (p *rolloutHistory) release(ctx context.Context, name string) (one pastRele
 	if one.status, err = p.status(ctx, one.record); err != nil {
 		return one, err
 	}
-	one.status.Revision = cmp.Or(p.numbers[name], one.status.Revision)
+	one.status.Revision = cmp.Or(v1alpha1.RevisionOf(one.record), one.status.Revision)
 	p.read[name] = one
 	return one, nil
 }
@@ -292,7 +281,7 @@ func (p *rolloutHistory) status(ctx context.Context, record *v1alpha1.ReleaseRec
 		return status, err
 	}
 	switch fresh := time.Since(record.Spec.CreatedAt.Time) < start.LaunchWindow; {
-	case record.Name != p.newest:
+	case len(p.records) == 0 || record.Name != p.records[0].Name:
 		status.Phase, status.Reason = rollout.PhaseFailed,
 			"it has no recorded outcome: its workflow was terminated, or never started"
 	case fresh || isSupersededBy(p.live.Value, record.Name):

@@ -1,7 +1,6 @@
 package rollouts
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -357,26 +356,14 @@ func (s *rolloutStart) input() workflows.RolloutInput {
 // control it.
 func (s *rolloutStart) details() string {
 	spec := s.request.Spec
-	var b strings.Builder
-	fmt.Fprintf(&b, "Rollout `%s` releases %s **%s** in namespace %s: %s.\n\n", s.key.name, spec.WorkloadRef.Kind,
-		spec.WorkloadRef.Name,
-		s.key.namespace, s.machineRequest().Outline())
-	if s.request.Actor != "" || s.request.Reason != "" {
-		fmt.Fprintf(&b, "Requested by %s: %s\n\n", cmp.Or(s.request.Actor, "-"),
-			cmp.Or(phrase.Cut(s.request.Reason, 300), "-"))
+	intro := fmt.Sprintf("Rollout `%s` releases %s **%s** in namespace %s: %s.\n\n", s.key.name, spec.WorkloadRef.Kind,
+		spec.WorkloadRef.Name, s.key.namespace, s.machineRequest().Outline())
+	var steps []string
+	for _, step := range spec.Strategy.Steps {
+		steps = append(steps, stepOutline(step))
 	}
-	for i, step := range spec.Strategy.Steps {
-		if i == start.MaxDetailLines {
-			b.WriteString("\nand more steps.\n")
-			break
-		}
-		fmt.Fprintf(&b, "%d. %s\n", i+1, stepOutline(step))
-	}
-	b.WriteString("\nThe current details say what it waits for. Send the signal `approve`, `pause`, `resume`, " +
-		"`rollback`, `stop`, `jump`, `retry` or `promote`, with an empty payload or " +
-		"`{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
-	fmt.Fprintf(&b, "Accepted at %s.\n", phrase.Time(s.Written.Spec.CreatedAt.Time))
-	return b.String()
+	return s.Details(intro, steps, "steps", "The current details say what it waits for. Send the signal `approve`, "+
+		"`pause`, `resume`, `rollback`, `stop`, `jump`, `retry` or `promote`")
 }
 
 func stepOutline(step strategy.Step) string {

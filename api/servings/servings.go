@@ -244,10 +244,7 @@ func (h *Handlers) PutServingPolicy(c echo.Context, id schema.ServingID) error {
 		created, changed, err = h.putPolicy(c.Request().Context(), id, policy)
 		return err
 	})
-	if err != nil {
-		return problem.RefusedIsMalformed(err)
-	}
-	return c.JSON(answer.PutStatus(created), schema.PutServingPolicyResult{ID: id, Changed: changed})
+	return answer.Put(c, created, schema.PutServingPolicyResult{ID: id, Changed: changed}, err)
 }
 
 func decodePolicy(body []byte) (serving.Policy, strictyaml.Errors) {

@@ -5,9 +5,11 @@
 package start
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -279,8 +281,28 @@ func rejected(err error) bool {
 		problem.Has[*serviceerror.NamespaceNotFound](err)
 }
 
-// MaxDetailLines is the maximum number of lines of a release's details in the Temporal UI, which passes them in a URL.
-const MaxDetailLines = 20
+// maxDetailLines is the maximum number of lines of a release's details in the Temporal UI, which passes them in a URL.
+const maxDetailLines = 20
+
+// Details returns the description of the release in the Temporal UI, as Markdown: what it does, its parts as a list, and
+// which signals control it.
+func (s *Start) Details(intro string, parts []string, name, signals string) string {
+	var b strings.Builder
+	b.WriteString(intro)
+	asked := s.Written.Spec
+	if asked.Actor != "" || asked.Reason != "" {
+		fmt.Fprintf(&b, "Requested by %s: %s\n\n", cmp.Or(asked.Actor, "-"), cmp.Or(phrase.Cut(asked.Reason, 300), "-"))
+	}
+	for i, part := range parts[:min(len(parts), maxDetailLines)] {
+		fmt.Fprintf(&b, "%d. %s\n", i+1, part)
+	}
+	if len(parts) > maxDetailLines {
+		fmt.Fprintf(&b, "\nand more %s.\n", name)
+	}
+	fmt.Fprintf(&b, "\n%s, with an empty payload or `{\"actor\":\"you\",\"reason\":\"why\"}`.\nAccepted at %s.\n", signals,
+		phrase.Time(asked.CreatedAt.Time))
+	return b.String()
+}
 
 // Summary returns a workflow's summary, which the Temporal UI shows above its timeline. It cannot change, so it refers
 // to the place that shows what the workflow waits for.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
@@ -72,10 +72,7 @@ func Execute[V any](c echo.Context, b *backend.Backend, release Release[V], comm
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), timeout)
 	defer cancel()
 	view, err := execute(ctx, b, release, command)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, view)
+	return answer.JSON(c, view, err)
 }
 
 func execute[V any](ctx context.Context, b *backend.Backend, release Release[V], c Command) (V, error) {
