@@ -1,9 +1,11 @@
-// Package answer has helpers for responses: media types, statuses and times.
+// Package answer has helpers for responses: media types, statuses, times, and lists in pages.
 package answer
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -13,9 +15,14 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/v1alpha1"
 )
 
 // Put responds to a PUT with its result, or returns its error.
@@ -186,4 +193,155 @@ func LogRequests(log *slog.Logger, text string, quiet ...string) echo.Middleware
 			return nil
 		}
 	}
+}
+
+// The default and maximum page sizes.
+const (
+	defaultLimit = 100
+	MaxLimit     = 500
+)
+
+// pageLimit returns the page size of a request.
+func pageLimit(limit *schema.Limit) (int, error) {
+	if limit == nil {
+		return defaultLimit, nil
+	}
+	if *limit < 1 || *limit > MaxLimit {
+		return 0, problem.BadQuery("limit", problem.LimitRule)
+	}
+	return *limit, nil
+}
+
+// BadCursor returns the error for a cursor that does not come from the previous page.
+func BadCursor() error {
+	return problem.BadQuery("cursor",
+		"is not the nextCursor of a page of this list: leave it out to start from the first page")
+}
+
+// List is one page of a list, as returned to the client.
+type List[T any] struct {
+	Items []T `json:"items"`
+	// NextCursor is the cursor of the next page; "" on the last page.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// Objects responds with one page of objects: list reads them from the home cluster, show converts each to an
+// item.
+func Objects[E, T any](c echo.Context, limit *schema.Limit, cursor *schema.Cursor,
+	list func(ctx context.Context, limit int, cursor string) ([]E, string, error), show func(*E) (T, error)) error {
+	most, err := pageLimit(limit)
+	if err != nil {
+		return err
+	}
+	objects, next, err := list(c.Request().Context(), most, ptr.Deref(cursor, ""))
+	if ptr.Deref(cursor, "") != "" && failure.Is(err, failure.Refused) {
+		return BadCursor()
+	}
+	if err != nil {
+		return err
+	}
+	shown := List[T]{Items: make([]T, len(objects)), NextCursor: next}
+	for i := range objects {
+		if shown.Items[i], err = show(&objects[i]); err != nil {
+			return err
+		}
+	}
+	return c.JSON(http.StatusOK, shown)
+}
+
+// OneOf returns the values of a list filter; each must be in legal.
+func OneOf[T ~string](field string, wanted *[]T, legal []T) ([]T, error) {
+	if wanted == nil {
+		return nil, nil
+	}
+	for _, value := range *wanted {
+		if !slices.Contains(legal, value) {
+			return nil, problem.BadQuery(field, fmt.Sprintf("%q is none of %s", value, strictyaml.List(legal)))
+		}
+	}
+	return *wanted, nil
+}
+
+// Page is the requested page of a list of records.
+type Page struct {
+	limit int
+	after position
+}
+
+// ParsePage reads limit and cursor of a list of records.
+func ParsePage(limit *schema.Limit, cursor *schema.Cursor) (page Page, err error) {
+	if page.limit, err = pageLimit(limit); err != nil {
+		return page, err
+	}
+	if ptr.Deref(cursor, "") == "" {
+		return page, nil
+	}
+	if page.after, err = parsePosition(*cursor); err != nil {
+		return page, BadCursor()
+	}
+	return page, nil
+}
+
+// FromRecords returns one page of the items of records, which are sorted newest first. item reports whether a record is
+// wanted; a record that was just withdrawn or pruned (not found) is skipped.
+func FromRecords[T any](page Page, records []*v1alpha1.ReleaseRecord,
+	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (List[T], error) {
+	list := List[T]{Items: []T{}}
+	var last position
+	for _, record := range records {
+		if !page.after.precedes(record) {
+			continue
+		}
+		one, wanted, err := item(record)
+		if problem.IsNotFound(err) || err == nil && !wanted {
+			continue
+		}
+		if err != nil {
+			return List[T]{}, err
+		}
+		if len(list.Items) == page.limit {
+			list.NextCursor = last.String()
+			break
+		}
+		list.Items, last = append(list.Items, one), positionOf(record)
+	}
+	return list, nil
+}
+
+// position is a place in a list of records, which is sorted by creation time (newest first), then by name (descending).
+type position struct {
+	created time.Time
+	name    string
+}
+
+func positionOf(record *v1alpha1.ReleaseRecord) position {
+	return position{record.Spec.CreatedAt.Time, record.Name}
+}
+
+// precedes reports whether the record comes after this position. The zero position precedes every record.
+func (p position) precedes(record *v1alpha1.ReleaseRecord) bool {
+	if p.name == "" {
+		return true
+	}
+	if order := record.Spec.CreatedAt.Compare(p.created); order != 0 {
+		return order < 0
+	}
+	return record.Name < p.name
+}
+
+func (p position) String() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.created.UnixMicro(), 10) + " " + p.name))
+}
+
+func parsePosition(cursor string) (position, error) {
+	plain, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return position{}, err
+	}
+	micros, name, found := strings.Cut(string(plain), " ")
+	created, err := strconv.ParseInt(micros, 10, 64)
+	if err != nil || !found || name == "" {
+		return position{}, fmt.Errorf("malformed cursor")
+	}
+	return position{time.UnixMicro(created).UTC(), name}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -59,7 +58,8 @@ func (b *Backend) BudgetSeconds() int64 { return int64(b.UnreachableBudget / tim
 
 // Presence returns, for each queue, which workers poll it.
 func (h *Backend) Presence(ctx context.Context, queues ...string) map[string]party.Presence {
-	return presence.Finder{Temporal: h.Temporal, Namespace: h.Namespace}.Of(ctx, queues...)
+	return presence.Finder{Temporal: h.Temporal, Namespace: h.Namespace}.Of(ctx,
+		slices.Compact(slices.Sorted(slices.Values(queues)))...)
 }
 
 // UnreachableParty is a party whose worker did not answer, its queue and the reason.
@@ -68,11 +68,11 @@ type UnreachableParty struct{ Name, Queue, Reason string }
 // Unreachable refuses a release because parties did not answer: with one problem for each, and with what is known about
 // its workers. refusal begins the error: "plan shop was not executed".
 func (h *Backend) Unreachable(ctx context.Context, refusal string, absent ...UnreachableParty) error {
-	queues := map[string]bool{}
+	var queues []string
 	for _, one := range absent {
-		queues[one.Queue] = true
+		queues = append(queues, one.Queue)
 	}
-	known := h.Presence(ctx, slices.Collect(maps.Keys(queues))...)
+	known := h.Presence(ctx, queues...)
 	problems := make([]schema.FieldProblem, len(absent))
 	for i, one := range absent {
 		problems[i] = schema.FieldProblem{Field: "party " + one.Name, Reason: one.Reason}
@@ -181,7 +181,7 @@ func (m *Memory[V]) Query(ctx context.Context, h *Backend, workflowID string,
 	info *workflowpb.WorkflowExecutionInfo) (V, error) {
 	if !m.IsCurrent(info) {
 		var value V
-		if err := h.Query(ctx, workflowID, &value); err != nil {
+		if err := h.Query(ctx, workflowID, "", &value); err != nil {
 			return m.value, err
 		}
 		m.runID, m.length, m.value = info.GetExecution().GetRunId(), info.GetHistoryLength(), value

@@ -110,11 +110,12 @@ func buildOf(o *deploymentpb.WorkerDeploymentOptions) string {
 	return o.GetBuildId()
 }
 
-// Query queries the state of the newest run of a workflow. It returns an error if no worker answers in time.
-func (h *Backend) Query(ctx context.Context, workflowID string, into any) error {
+// Query queries the state of a run of a workflow, or of its newest run if runID is empty. It returns an error if no
+// worker answers in time.
+func (h *Backend) Query(ctx context.Context, workflowID, runID string, into any) error {
 	ctx, cancel := WithCallTimeout(ctx)
 	defer cancel()
-	value, err := h.Temporal.QueryWorkflow(ctx, workflowID, "", workflows.QueryState)
+	value, err := h.Temporal.QueryWorkflow(ctx, workflowID, runID, workflows.QueryState)
 	if err != nil {
 		return preferRateLimit(ctx, err)
 	}
@@ -165,8 +166,8 @@ func Memo[T any](info *workflowpb.WorkflowExecutionInfo, field string) T {
 func Progress(activity *workflowpb.PendingActivityInfo) string {
 	failed := activity.GetLastFailure().GetMessage()
 	beatAt, attemptedAt := activity.GetLastHeartbeatTime().AsTime(), activity.GetLastAttemptCompleteTime().AsTime()
-	if beat := heartbeat(activity); beat != "" && !beatAt.Before(attemptedAt) {
-		return beat
+	if beat, _ := Heartbeat[workloadops.Progress](activity); beat.Message != "" && !beatAt.Before(attemptedAt) {
+		return beat.Message
 	}
 	if failed == "" && activity.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED &&
 		activity.GetLastStartedTime() == nil {
@@ -175,17 +176,14 @@ func Progress(activity *workflowpb.PendingActivityInfo) string {
 	return failed
 }
 
-// heartbeat returns the message of an activity's latest heartbeat; "" if there is none.
-func heartbeat(activity *workflowpb.PendingActivityInfo) string {
+// Heartbeat decodes an activity's latest heartbeat; is reports whether it has one of this format.
+func Heartbeat[T any](activity *workflowpb.PendingActivityInfo) (value T, is bool) {
+	var decoded T
 	payloads := activity.GetHeartbeatDetails().GetPayloads()
-	if len(payloads) == 0 {
-		return ""
+	if len(payloads) == 0 || converter.GetDefaultDataConverter().FromPayload(payloads[0], &decoded) != nil {
+		return value, false
 	}
-	var progress workloadops.Progress
-	if converter.GetDefaultDataConverter().FromPayload(payloads[0], &progress) != nil {
-		return ""
-	}
-	return progress.Message
+	return decoded, true
 }
 
 // limitKey is the context key of the rate-limit error that last rejected a Temporal call.

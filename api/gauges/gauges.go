@@ -87,7 +87,7 @@ func (c *Collector) read(ctx context.Context) ([]prometheus.Metric, error) {
 		return nil, err
 	}
 	metrics := releaseMetrics(found, time.Now())
-	present := c.Presence(ctx, slices.Compact(slices.Sorted(maps.Values(queues)))...)
+	present := c.Presence(ctx, slices.Collect(maps.Values(queues))...)
 	for name, queue := range queues {
 		if there, known := reachability[present[queue].Reachable]; known {
 			metrics = append(metrics, prometheus.MustNewConstMetric(reachable, prometheus.GaugeValue, there, name))

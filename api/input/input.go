@@ -169,6 +169,14 @@ type Field struct {
 	Refused string
 }
 
+// Unless returns the reason to refuse a field, "" if it is legal.
+func Unless(legal bool, reason string) string {
+	if legal {
+		return ""
+	}
+	return reason
+}
+
 // Fields reads a small JSON request strictly: it reports all unknown fields and wrong types at once. All fields and the
 // body are optional.
 func Fields(c echo.Context, fields ...Field) error { return FieldsWith(c, ExtraFields{}, fields...) }

@@ -17,7 +17,6 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/execution"
@@ -38,7 +37,7 @@ func New(b *backend.Backend) *Handlers { return &Handlers{b} }
 
 // ListParties answers GET /api/v1/parties: every Party object, and the party "default", which needs no object.
 func (h *Handlers) ListParties(c echo.Context, params schema.ListPartiesParams) error {
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.partyPage,
+	return answer.Objects(c, params.Limit, params.Cursor, h.partyPage,
 		func(s *schema.PartyState) (schema.PartyState, error) { return *s, nil })
 }
 
@@ -47,7 +46,7 @@ func (h *Handlers) partyPage(ctx context.Context, limit int, cursor string) (sta
 	err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(after) > 0 && catalog.ValidParty(string(after)) != nil {
-		return nil, "", page.BadCursor()
+		return nil, "", answer.BadCursor()
 	}
 	objects, err := h.Home.ListParties(ctx)
 	if err != nil {
@@ -88,11 +87,11 @@ func builtInParty() schema.PartyState {
 
 // addPresence adds the workers of each party.
 func (h *Handlers) addPresence(ctx context.Context, states []schema.PartyState) {
-	queues := map[string]bool{}
+	var queues []string
 	for _, state := range states {
-		queues[state.Queue] = true
+		queues = append(queues, state.Queue)
 	}
-	found := h.Presence(ctx, slices.Sorted(maps.Keys(queues))...)
+	found := h.Presence(ctx, queues...)
 	for i := range states {
 		setPresence(&states[i], found[states[i].Queue])
 	}

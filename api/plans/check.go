@@ -32,15 +32,15 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 		document = x.rerun.document
 	}
 	_, wrong := document.Validate()
-	if len(wrong) > 0 {
-		return x.refused(problem.Fields(wrong))
+	if err := x.refuse(wrong); err != nil {
+		return err
 	}
 	snapshot, wrong, err := x.resolve(ctx, document)
 	if err != nil {
 		return err
 	}
-	if len(wrong) > 0 {
-		return x.refused(problem.Fields(wrong))
+	if err := x.refuse(wrong); err != nil {
+		return err
 	}
 	x.snapshot = snapshot
 	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds, x.snapshot.Times = x.plan,
@@ -48,21 +48,21 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	if x.rerun != nil {
 		x.snapshot.RerunOf = x.rerun.task
 	}
-	never := append(x.neverOpens(), servicesNeverOpen(x.snapshot)...)
-	if len(never) > 0 {
-		return x.refused(never)
+	if err := x.refuse(append(x.neverOpens(), servicesNeverOpen(x.snapshot)...)); err != nil {
+		return err
 	}
 	unknown, err := x.findQueues(ctx)
 	if err != nil {
 		return err
 	}
-	if len(unknown) > 0 {
-		return x.refused(unknown)
-	}
-	return nil
+	return x.refuse(unknown)
 }
 
-func (x *taskStart) refused(problems []schema.FieldProblem) error {
+// refuse refuses the execution because of these problems; nil if there are none.
+func (x *taskStart) refuse(problems []schema.FieldProblem) error {
+	if len(problems) == 0 {
+		return nil
+	}
 	return problem.Refused.Listing(problems, "plan %s cannot be executed, and nothing was changed", x.plan)
 }
 
@@ -143,8 +143,7 @@ func (x *taskStart) preflight(ctx context.Context) error {
 		}
 		for i, outcome := range outcomes {
 			if outcome.Rollout != nil {
-				found := x.rolloutFindings(order[i][0], *outcome.Rollout)
-				refusals, x.warnings = append(refusals, found.refusals...), append(x.warnings, found.warnings...)
+				refusals = append(refusals, x.rolloutRefusals(order[i][0], *outcome.Rollout)...)
 			}
 			known := slices.ContainsFunc(absent, func(a backend.UnreachableParty) bool {
 				return a.Name == outcome.Party
@@ -161,13 +160,10 @@ func (x *taskStart) preflight(ctx context.Context) error {
 			}
 		}
 	}
-	switch {
-	case len(absent) > 0:
+	if len(absent) > 0 {
 		return x.Unreachable(ctx, "plan "+x.plan+" was not executed", absent...)
-	case len(refusals) > 0:
-		return x.refused(refusals)
 	}
-	return nil
+	return x.refuse(refusals)
 }
 
 // problemsOf converts the refusals of a party to problems of items. It omits items that rollouts release: their direct
@@ -332,7 +328,7 @@ func (x *taskStart) rolloutCheck(ctx context.Context, at itemCheck) (workflows.R
 		return workflows.RolloutPreflight{}, err
 	}
 	if refusal != "" {
-		return workflows.RolloutPreflight{}, x.refused(
+		return workflows.RolloutPreflight{}, x.refuse(
 			[]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
 	}
 	return workflows.RolloutPreflight{Party: spec.Party, Queue: x.snapshot.Queues[spec.Party],
@@ -343,35 +339,29 @@ func (x *taskStart) rolloutCheck(ctx context.Context, at itemCheck) (workflows.R
 				UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}}}, nil
 }
 
-// findings are the refusals and warnings about an item.
-type findings struct{ refusals, warnings []schema.FieldProblem }
-
-// rolloutFindings classifies the preflight result of a rollout: refusals of the plan, and warnings. A claim of another
+// rolloutRefusals returns why the preflight of a rollout refuses the plan, and adds its warnings. A claim of another
 // release of this engine is only a warning, because that release may have ended when the item begins.
-func (x *taskStart) rolloutFindings(at itemCheck, found rollout.PreflightResult) (out findings) {
-	add := func(list *[]schema.FieldProblem, reason string) {
-		*list = append(*list, itemFinding(at.item, reason))
-	}
+func (x *taskStart) rolloutRefusals(at itemCheck, found rollout.PreflightResult) (refusals []schema.FieldProblem) {
+	warnings := found.Notices
 	for _, refusal := range found.Refusals {
 		key := ""
 		if refusal.Field == source.KeyPackage || refusal.Field == source.KeyRepository {
 			key = refusal.Field
 		}
-		out.refusals = append(out.refusals, keyFinding(at.item, key, refusal.Reason))
+		refusals = append(refusals, keyFinding(at.item, key, refusal.Reason))
 	}
 	if found.Holder != "" {
 		holder := workloadops.ParseHolder(found.Holder)
 		if holder.Engine.Differs(x.engine) {
-			add(&out.refusals, fmt.Sprintf("%s is held by %s: %s", found.HeldObject, holder.NameFor(x.engine),
-				workloadops.ForeignReason(holder)))
+			refusals = append(refusals, itemFinding(at.item, fmt.Sprintf("%s is held by %s: %s", found.HeldObject,
+				holder.NameFor(x.engine), workloadops.ForeignReason(holder))))
 		} else {
-			add(&out.warnings,
-				fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when it begins",
-					found.HeldObject, holder.WorkflowID))
+			warnings = append([]string{fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when "+
+				"it begins", found.HeldObject, holder.WorkflowID)}, warnings...)
 		}
 	}
-	for _, notice := range append(found.Notices, at.spec.Strategy.Warnings(at.spec.Workload(), found.Replicas)...) {
-		add(&out.warnings, notice)
+	for _, warning := range append(warnings, at.spec.Strategy.Warnings(at.spec.Workload(), found.Replicas)...) {
+		x.warnings = append(x.warnings, itemFinding(at.item, warning))
 	}
-	return out
+	return refusals
 }

@@ -13,7 +13,6 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/stream"
@@ -37,7 +36,7 @@ func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b
 
 // ListPlans answers GET /api/v1/plans.
 func (h *Handlers) ListPlans(c echo.Context, params schema.ListPlansParams) error {
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListPlans,
+	return answer.Objects(c, params.Limit, params.Cursor, h.Home.ListPlans,
 		func(p *v1alpha1.DeployPlan) (schema.PlanSummary, error) {
 			return schema.PlanSummary{Name: v1alpha1.IDOf(p), Comment: p.Spec.Comment, Items: len(p.Spec.Items),
 				Task:      p.Status.Task,
@@ -210,7 +209,7 @@ func (h *Handlers) DeletePlan(c echo.Context, name schema.PlanName) error {
 
 // ListServices answers GET /api/v1/services.
 func (h *Handlers) ListServices(c echo.Context, params schema.ListServicesParams) error {
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListServices,
+	return answer.Objects(c, params.Limit, params.Cursor, h.Home.ListServices,
 		func(s *v1alpha1.ReleaseService) (schema.ServiceSummary, error) {
 			return schema.ServiceSummary{ID: v1alpha1.IDOf(s), DisplayName: s.Spec.DisplayName,
 				Workloads: s.Spec.Workloads,
@@ -261,7 +260,7 @@ func (h *Handlers) DeleteService(c echo.Context, id schema.ServiceID) error {
 // plansUsing returns the plans that name a service. They could not be executed without it.
 func (h *Handlers) plansUsing(ctx context.Context, id string) (names []string, err error) {
 	for cursor := ""; ; {
-		plans, next, err := h.Home.ListPlans(ctx, page.MaxLimit, cursor)
+		plans, next, err := h.Home.ListPlans(ctx, answer.MaxLimit, cursor)
 		if err != nil {
 			return nil, err
 		}

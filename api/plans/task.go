@@ -123,7 +123,7 @@ func (r *taskReader) Lost(ctx context.Context, described *workflowservice.Descri
 	record *v1alpha1.ReleaseRecord) (seen taskSnapshot, err error) {
 	// A worker can still replay the last state from the history.
 	task := &seen.Value
-	if described == nil || r.Query(ctx, record.Spec.WorkflowID, task) != nil {
+	if described == nil || r.Query(ctx, record.Spec.WorkflowID, "", task) != nil {
 		if *task, err = r.Outline(record); err != nil {
 			return seen, err
 		}
@@ -271,10 +271,8 @@ func (h *Handlers) ApproveTask(c echo.Context, id schema.TaskID, params schema.A
 // verb executes a verb and responds with the task as it is afterwards.
 func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.Via) error {
 	var request workflows.TaskVerbRequest
-	to := input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To)}
-	if verb != plan.VerbStop {
-		to.Refused = "is for stop only: leave it out"
-	}
+	to := input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To),
+		Refused: input.Unless(verb == plan.VerbStop, "is for stop only: leave it out")}
 	err := verbs.Read(c, via, &request.VerbRequest, to,
 		input.Field{Name: "step", Refused: "is not taken here: a task has no steps; leave it out"},
 		input.Field{Name: "gate", Refused: "is not taken here: a task has no gates; leave it out"})

@@ -12,7 +12,6 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
@@ -28,25 +27,25 @@ func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) erro
 		return err
 	}
 	return answer.Shared(c, h.Recent, answer.ListMaxAge,
-		func(ctx context.Context) (page.List[schema.TaskSummary], error) {
+		func(ctx context.Context) (answer.List[schema.TaskSummary], error) {
 			return h.list(ctx, wanted)
 		})
 }
 
-func (h *Handlers) list(ctx context.Context, wanted listFilter) (page.List[schema.TaskSummary], error) {
+func (h *Handlers) list(ctx context.Context, wanted listFilter) (answer.List[schema.TaskSummary], error) {
 	labels := map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask}
 	if wanted.plan != "" {
 		labels[v1alpha1.LabelSubject] = wanted.plan
 	}
 	records, err := h.Home.ListRecords(ctx, labels)
 	if err != nil {
-		return page.List[schema.TaskSummary]{}, err
+		return answer.List[schema.TaskSummary]{}, err
 	}
 	// List the tasks of all plans, even for one plan: the same cached result serves all requests.
 	query := fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindTask)
 	lister := &taskLister{Handlers: h, open: backend.OpenWorkflows{Backend: h.Backend, Query: query},
 		withCounts: wanted.plan != ""}
-	return page.FromRecords(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool,
+	return answer.FromRecords(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool,
 		error) {
 		summary, err := lister.summary(ctx, record)
 		return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
@@ -57,7 +56,7 @@ func (h *Handlers) list(ctx context.Context, wanted listFilter) (page.List[schem
 type listFilter struct {
 	states []plan.TaskState
 	plan   string
-	page   page.Request
+	page   answer.Page
 }
 
 var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused,
@@ -66,7 +65,7 @@ var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskP
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
 func taskFilter(params schema.ListTasksParams) (listFilter, error) {
-	asked, err := page.Parse(params.Limit, params.Cursor)
+	asked, err := answer.ParsePage(params.Limit, params.Cursor)
 	if err != nil {
 		return listFilter{}, err
 	}
@@ -76,7 +75,7 @@ func taskFilter(params schema.ListTasksParams) (listFilter, error) {
 			return listFilter{}, problem.BadQuery("plan", err.Error())
 		}
 	}
-	wanted.states, err = page.OneOf("state", params.State, taskStates)
+	wanted.states, err = answer.OneOf("state", params.State, taskStates)
 	return wanted, err
 }
 
@@ -133,7 +132,7 @@ func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord
 // service began. If no worker answers, both are omitted for the rest of the list.
 func (l *taskLister) addQueried(ctx context.Context, workflowID string, summary *schema.TaskSummary, keepsTimes bool) {
 	var task plan.Task
-	if l.workerUnreachable || l.Query(ctx, workflowID, &task) != nil {
+	if l.workerUnreachable || l.Query(ctx, workflowID, "", &task) != nil {
 		l.workerUnreachable = true
 		return
 	}

@@ -15,7 +15,6 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
@@ -37,19 +36,19 @@ func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams
 		return err
 	}
 	return answer.Shared(c, h.Recent, answer.ListMaxAge,
-		func(ctx context.Context) (page.List[schema.RolloutSummary], error) {
+		func(ctx context.Context) (answer.List[schema.RolloutSummary], error) {
 			return h.list(ctx, wanted)
 		})
 }
 
-func (h *Handlers) list(ctx context.Context, wanted listFilter) (page.List[schema.RolloutSummary], error) {
+func (h *Handlers) list(ctx context.Context, wanted listFilter) (answer.List[schema.RolloutSummary], error) {
 	records, err := h.Home.ListNewest(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
 	if err != nil {
-		return page.List[schema.RolloutSummary]{}, err
+		return answer.List[schema.RolloutSummary]{}, err
 	}
 	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend,
 		Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
-	return page.FromRecords(wanted.page, records,
+	return answer.FromRecords(wanted.page, records,
 		func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
 			key, ok := rolloutOfSubject(record.Spec.Subject)
 			if !ok || !wanted.hasKey(key) {
@@ -65,7 +64,7 @@ type listFilter struct {
 	party, namespace string
 	phases           []rollout.Phase
 	waits            []rollout.WaitKind
-	page             page.Request
+	page             answer.Page
 }
 
 func (w listFilter) hasKey(key rolloutKey) bool {
@@ -84,13 +83,13 @@ var rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealt
 func rolloutFilter(params schema.ListRolloutsParams) (listFilter, error) {
 	wanted := listFilter{party: input.Text(params.Party), namespace: input.Text(params.Namespace)}
 	var err error
-	if wanted.page, err = page.Parse(params.Limit, params.Cursor); err != nil {
+	if wanted.page, err = answer.ParsePage(params.Limit, params.Cursor); err != nil {
 		return wanted, err
 	}
-	if wanted.phases, err = page.OneOf("phase", params.Phase, rolloutPhases); err != nil {
+	if wanted.phases, err = answer.OneOf("phase", params.Phase, rolloutPhases); err != nil {
 		return wanted, err
 	}
-	wanted.waits, err = page.OneOf("waitingFor", params.WaitingFor, rollout.WaitKinds)
+	wanted.waits, err = answer.OneOf("waitingFor", params.WaitingFor, rollout.WaitKinds)
 	return wanted, err
 }
 
@@ -154,7 +153,7 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string,
 	if err != nil {
 		return err
 	}
-	asked, err := page.Parse(params.Limit, params.Cursor)
+	asked, err := answer.ParsePage(params.Limit, params.Cursor)
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string,
 		return key.missing()
 	}
 	past := newHistory(h, key, records)
-	list, err := page.FromRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool,
+	list, err := answer.FromRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool,
 		error) {
 		one, err := past.release(ctx, record.Name)
 		if err != nil {

@@ -164,7 +164,7 @@ func (r *Reader) Lost(ctx context.Context, described *workflowservice.DescribeWo
 	record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
 	var status rollout.Status
 	info := described.GetWorkflowExecutionInfo()
-	if described != nil && r.Query(ctx, record.Spec.WorkflowID, &status) == nil &&
+	if described != nil && r.Query(ctx, record.Spec.WorkflowID, "", &status) == nil &&
 		(status.Record == record.Name || status.Record == "") {
 		status.Workflow = r.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
 		if status.Phase.Final() || status.FinishedAt != nil {
@@ -305,13 +305,11 @@ func showPods(status *rollout.Status, activity *workflowpb.PendingActivityInfo) 
 // showLeg adds the progress of a leg to the status: the workflow learns of the leg's steps only when the leg has ended.
 // What users have commanded in the meantime comes from the workflow alone.
 func showLeg(status *rollout.Status, activity *workflowpb.PendingActivityInfo) {
-	var progress machine.LegProgress
-	payloads := activity.GetHeartbeatDetails().GetPayloads()
-	if len(payloads) == 0 || converter.GetDefaultDataConverter().FromPayload(payloads[0], &progress) != nil ||
-		progress.Status == nil {
+	progress, _ := backend.Heartbeat[machine.LegProgress](activity)
+	on := progress.Status
+	if on == nil {
 		return
 	}
-	on := progress.Status
 	if on.Phase != status.Phase || on.CurrentStepIndex < status.CurrentStepIndex || len(on.Steps) != len(status.Steps) {
 		return // a command has changed the rollout's direction or steps since then
 	}
@@ -330,10 +328,7 @@ func showLeg(status *rollout.Status, activity *workflowpb.PendingActivityInfo) {
 
 // showWait sets the message of the awaited condition. It copies WaitingFor, because the cached status must not change.
 func showWait(status *rollout.Status, message string) {
-	if message == "" {
-		return
-	}
-	if status.WaitingFor == nil {
+	if message == "" || status.WaitingFor == nil {
 		return
 	}
 	waiting := *status.WaitingFor
@@ -341,13 +336,9 @@ func showWait(status *rollout.Status, message string) {
 	status.WaitingFor = &waiting
 }
 
-// reported returns the newest pod count of an activity: from its latest heartbeat or its latest failure.
+// newestPodCount returns the newest pod count of an activity: from its latest heartbeat or its latest failure.
 func newestPodCount(activity *workflowpb.PendingActivityInfo) podCount {
-	var beat podCount
-	if payloads := activity.GetHeartbeatDetails().GetPayloads(); len(payloads) > 0 {
-		// a heartbeat of another format contains no pod count
-		_ = converter.GetDefaultDataConverter().FromPayload(payloads[0], &beat)
-	}
+	beat, _ := backend.Heartbeat[podCount](activity) // one of another format contains no pod count
 	beatAt := activity.GetLastHeartbeatTime().AsTime()
 	if beat.UpdatedReady != nil && !beatAt.Before(activity.GetLastAttemptCompleteTime().AsTime()) {
 		return beat

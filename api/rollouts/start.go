@@ -243,7 +243,7 @@ func (s *rolloutStart) isReleaseOf(ctx context.Context, described *workflowservi
 		return true
 	}
 	var status rollout.Status
-	return s.Query(ctx, s.key.workflowID(), &status) == nil && status.Record == record
+	return s.Query(ctx, s.key.workflowID(), "", &status) == nil && status.Record == record
 }
 
 // currentStatus returns the status of the requested release: from its record or its workflow, or, before a worker has

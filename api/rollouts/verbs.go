@@ -85,16 +85,12 @@ func (h *Handlers) sendVerb(c echo.Context, verb rollout.Verb, namespace, name s
 // readVerb reads the body of a verb. Fields of other verbs are refused, not ignored.
 func readVerb(c echo.Context, verb rollout.Verb, via *schema.Via) (workflows.RolloutVerbRequest, error) {
 	var request workflows.RolloutVerbRequest
-	to := input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To)}
-	if verb != rollout.VerbStop {
-		to.Refused = "is for stop only: leave it out"
-	}
-	toStep := input.Field{Name: "toStep", Number: &request.ToStep}
-	if verb != rollout.VerbJump {
-		toStep.Refused = "is for jump only: leave it out"
-	}
 	err := verbs.Read(c, via, &request.VerbRequest, input.Field{Name: "step", Number: &request.Step},
-		input.Field{Name: "gate", MaxLength: input.MaxGate, Into: &request.Gate}, to, toStep)
+		input.Field{Name: "gate", MaxLength: input.MaxGate, Into: &request.Gate},
+		input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To),
+			Refused: input.Unless(verb == rollout.VerbStop, "is for stop only: leave it out")},
+		input.Field{Name: "toStep", Number: &request.ToStep,
+			Refused: input.Unless(verb == rollout.VerbJump, "is for jump only: leave it out")})
 	if err != nil {
 		return request, err
 	}

@@ -11,7 +11,6 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/stream"
@@ -57,14 +56,11 @@ func (h *Handlers) sendVerb(c echo.Context, id string, verb serving.Verb, via *s
 // readVerb reads the body of a verb. Fields of other verbs are refused, not ignored.
 func readVerb(c echo.Context, verb serving.Verb, via *schema.Via) (workflows.ServingVerbRequest, error) {
 	var request workflows.ServingVerbRequest
-	party := input.Field{Name: "party", MaxLength: workflows.MaxParty, Into: &request.Party}
-	gate := input.Field{Name: "gate", MaxLength: input.MaxGate, Into: &request.Gate}
-	if verb != serving.VerbApprove {
-		party.Refused, gate.Refused = "is for approve only: leave it out", "is for approve only: leave it out"
-	}
+	refused := input.Unless(verb == serving.VerbApprove, "is for approve only: leave it out")
 	err := verbs.Read(c, via, &request.VerbRequest,
 		input.Field{Name: "step", Refused: "is not taken here: a serving has parties; send party, or leave it out"},
-		party, gate)
+		input.Field{Name: "party", MaxLength: workflows.MaxParty, Into: &request.Party, Refused: refused},
+		input.Field{Name: "gate", MaxLength: input.MaxGate, Into: &request.Gate, Refused: refused})
 	if err != nil {
 		return request, err
 	}
@@ -142,7 +138,7 @@ func (s *servingVerb) Show(p *problem.Error, view serving.View) *problem.Error {
 // GetServingHistory answers GET /api/v1/servings/{id}/history: the running operation, and the past ones from their
 // records.
 func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params schema.GetServingHistoryParams) error {
-	asked, err := page.Parse(params.Limit, params.Cursor)
+	asked, err := answer.ParsePage(params.Limit, params.Cursor)
 	if err != nil {
 		return err
 	}
@@ -162,7 +158,7 @@ func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params
 			return err
 		}
 	}
-	list, err := page.FromRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool,
+	list, err := answer.FromRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool,
 		error) {
 		release, err := h.servingRelease(ctx, record.Name)
 		return release, true, err
@@ -245,14 +241,8 @@ func lostServing(release serving.Release, how string) serving.Release {
 // queryOperation queries the state or the outcome of an operation's run. If no worker answers, it only sets the
 // message.
 func (h *Handlers) queryOperation(ctx context.Context, release serving.Release, runID string) serving.Release {
-	callCtx, cancel := backend.WithCallTimeout(ctx)
-	defer cancel()
 	var state workflows.ServingState
-	value, err := h.Temporal.QueryWorkflow(callCtx, release.Workflow.ID, runID, workflows.QueryState)
-	if err == nil {
-		err = value.Get(&state)
-	}
-	switch {
+	switch err := h.Query(ctx, release.Workflow.ID, runID, &state); {
 	case err != nil:
 		release.Message = "the engine's workflow worker does not answer: its current state is unknown"
 		return release

@@ -15,7 +15,6 @@ import (
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/declared"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/stream"
@@ -38,7 +37,7 @@ func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b
 // ListServings answers GET /api/v1/servings.
 func (h *Handlers) ListServings(c echo.Context, params schema.ListServingsParams) error {
 	reader := newServingReader(h)
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListServings,
+	return answer.Objects(c, params.Limit, params.Cursor, h.Home.ListServings,
 		func(kd *kuscia.KusciaDeployment) (serving.View, error) {
 			return reader.view(c.Request().Context(), kd)
 		})
@@ -183,7 +182,7 @@ func (h *Handlers) DeleteServing(c echo.Context, id schema.ServingID) error {
 
 // ListAppImages answers GET /api/v1/appimages.
 func (h *Handlers) ListAppImages(c echo.Context, params schema.ListAppImagesParams) error {
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListAppImages,
+	return answer.Objects(c, params.Limit, params.Cursor, h.Home.ListAppImages,
 		func(image *kuscia.AppImage) (schema.AppImage, error) { return showAppImage(image), nil })
 }
 

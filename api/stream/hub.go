@@ -129,14 +129,13 @@ func (e event) bytes() []byte {
 // broadcast holds the latest event. Readers read the latest event when they are ready: a slow reader skips events, and
 // blocks no other reader.
 type broadcast struct {
-	mu      sync.Mutex
-	latest  event
-	ended   bool
-	err     error
-	changed chan struct{}
+	mu sync.Mutex
+	broadcastState
 }
 
-func newBroadcast() *broadcast { return &broadcast{changed: make(chan struct{})} }
+func newBroadcast() *broadcast {
+	return &broadcast{broadcastState: broadcastState{changed: make(chan struct{})}}
+}
 
 // publish makes the event the latest.
 func (b *broadcast) publish(name, id string, data []byte) {
@@ -172,13 +171,13 @@ type broadcastState struct {
 	ended bool
 	err   error
 	// changed is closed when the state changes.
-	changed <-chan struct{}
+	changed chan struct{}
 }
 
 func (b *broadcast) read() broadcastState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return broadcastState{b.latest, b.ended, b.err, b.changed}
+	return b.broadcastState
 }
 
 const (

@@ -13,7 +13,6 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/failure"
@@ -37,7 +36,7 @@ func (h *Handlers) ListTrafficRoutings(c echo.Context, params schema.ListTraffic
 	if err != nil {
 		return err
 	}
-	return page.AnswerObjects(c, params.Limit, params.Cursor,
+	return answer.Objects(c, params.Limit, params.Cursor,
 		func(ctx context.Context, limit int, cursor string) ([]v1alpha1.TrafficRouting,
 			string, error) {
 			return h.Home.ListTrafficRoutings(ctx, input.Text(params.Namespace), limit, cursor)

@@ -32,32 +32,22 @@ const (
 	clockSkew = 10 * time.Minute
 )
 
-// Material is a CA and a certificate signed by it, in PEM form.
-type Material struct {
-	// Bundle contains the trusted CAs, newest first; CAKey is the key of the newest.
-	Bundle, CAKey []byte
-	// Certificate and Key belong to the listener.
-	Certificate, Key []byte
-}
+// Material is a CA and a certificate signed by it, in PEM form, as the Secret stores them.
+type Material map[string][]byte
 
-// The data keys of the Secret that stores a Material.
+// The keys of a Material.
 const (
-	keyBundle, keyCAKey    = "ca.crt", "ca.key"
+	// keyBundle contains the trusted CAs, newest first; keyCAKey is the key of the newest.
+	keyBundle, keyCAKey = "ca.crt", "ca.key"
+	// keyCertificate and keyKey belong to the listener.
 	keyCertificate, keyKey = "tls.crt", "tls.key"
 )
 
-func materialOf(data map[string][]byte) Material {
-	return Material{Bundle: data[keyBundle], CAKey: data[keyCAKey], Certificate: data[keyCertificate],
-		Key: data[keyKey]}
-}
-
-func (m Material) data() map[string][]byte {
-	return map[string][]byte{keyBundle: m.Bundle, keyCAKey: m.CAKey, keyCertificate: m.Certificate, keyKey: m.Key}
-}
-
-// Renew returns m with every part replaced that is missing, invalid, about to expire, or not valid for one of the
-// hosts. It returns m unchanged if nothing needs renewal.
-func Renew(m Material, hosts []string, now time.Time) (Material, error) {
+// Renew returns a copy of old with every part replaced that is missing, invalid, about to expire, or not valid for one of the
+// hosts: the same if nothing needs renewal.
+func Renew(old Material, hosts []string, now time.Time) (Material, error) {
+	m := Material{}
+	maps.Copy(m, old)
 	cas, key := m.authority(now)
 	if key == nil || cas[0].NotAfter.Sub(now) < caLife/3 {
 		fresh, freshKey, err := newAuthority(now)
@@ -65,7 +55,7 @@ func Renew(m Material, hosts []string, now time.Time) (Material, error) {
 			return m, err
 		}
 		cas, key = append([]*x509.Certificate{fresh}, cas...), freshKey
-		if m.Bundle, m.CAKey, err = encode(cas, key); err != nil {
+		if m[keyBundle], m[keyCAKey], err = encode(cas, key); err != nil {
 			return m, err
 		}
 	}
@@ -81,19 +71,19 @@ func Renew(m Material, hosts []string, now time.Time) (Material, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Certificate, m.Key, err = encode([]*x509.Certificate{cert}, certKey)
+	m[keyCertificate], m[keyKey], err = encode([]*x509.Certificate{cert}, certKey)
 	return m, err
 }
 
 // authority returns the CAs that have not expired, newest first, and the key of the newest; key is nil if it cannot
 // sign.
 func (m Material) authority(now time.Time) (cas []*x509.Certificate, key *ecdsa.PrivateKey) {
-	for block, rest := pem.Decode(m.Bundle); block != nil; block, rest = pem.Decode(rest) {
+	for block, rest := pem.Decode(m[keyBundle]); block != nil; block, rest = pem.Decode(rest) {
 		if ca, err := x509.ParseCertificate(block.Bytes); err == nil && now.Before(ca.NotAfter) {
 			cas = append(cas, ca)
 		}
 	}
-	block, _ := pem.Decode(m.CAKey)
+	block, _ := pem.Decode(m[keyCAKey])
 	if block == nil || len(cas) == 0 {
 		return cas, nil
 	}
@@ -107,7 +97,7 @@ func (m Material) authority(now time.Time) (cas []*x509.Certificate, key *ecdsa.
 
 // leaf returns the listener's certificate if it matches its key, is signed by one of the CAs and is valid; else nil.
 func (m Material) leaf(cas []*x509.Certificate, now time.Time) *x509.Certificate {
-	pair, err := tls.X509KeyPair(m.Certificate, m.Key)
+	pair, err := tls.X509KeyPair(m[keyCertificate], m[keyKey])
 	if err != nil {
 		return nil
 	}
@@ -218,19 +208,19 @@ func (o SelfSigned) Read(ctx context.Context, hosts []string) (cert tls.Certific
 		if err != nil {
 			return err
 		}
-		if m, err = Renew(materialOf(data), hosts, o.Now()); err != nil {
+		if m, err = Renew(data, hosts, o.Now()); err != nil {
 			return err
 		}
-		if maps.EqualFunc(m.data(), data, func(a, b []byte) bool { return string(a) == string(b) }) {
+		if maps.EqualFunc(m, data, bytes.Equal) {
 			return nil
 		}
-		return o.Secrets.PutWebhookCertificate(ctx, m.data(), version)
+		return o.Secrets.PutWebhookCertificate(ctx, m, version)
 	})
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	cert, err = tls.X509KeyPair(m.Certificate, m.Key)
-	return cert, m.Bundle, err
+	cert, err = tls.X509KeyPair(m[keyCertificate], m[keyKey])
+	return cert, m[keyBundle], err
 }
 
 // FromFiles is a Source that reads a certificate from files, on every Read.
