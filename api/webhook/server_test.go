@@ -255,7 +255,7 @@ func TestServer_ServesCertificateFromFiles(t *testing.T) {
 	status, answer, err = post(t, client, review)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, answer)
-	require.NoError(t, os.WriteFile(given.KeyFile, first.Key, 0o600))
+	require.NoError(t, os.WriteFile(given.KeyFile, first[keyKey], 0o600))
 	_, _, err = given.Read(context.Background(), nil)
 	require.ErrorContains(t, err, "are no pair")
 }
