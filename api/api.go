@@ -78,6 +78,7 @@ func New(deps Deps) (*API, error) {
 	e.Use(nameSpan, assignRequestID, answer.LogRequests(h.Log, "request", probes...), h.recoverPanics, guardRequests(deps.Guard, known),
 		rejectUnknownQuery(known), h.dropCacheAfterWrite)
 	RegisterHandlers(e, h)
+	registerVerbs(e, ServerInterfaceWrapper{Handler: h})
 	for path, item := range spec.Paths.Map() {
 		if item.Post != nil && slices.Contains(item.Post.Tags, "kuscia") {
 			// Kuscia's paths are served here as well as on Kuscia's own listeners
@@ -85,6 +86,25 @@ func New(deps Deps) (*API, error) {
 		}
 	}
 	return &API{echo: e, streams: h.streams}, nil
+}
+
+// registerVerbs adds the routes of all verbs but approve. The verbs of a kind have the same parameters: one handler
+// serves them, and takes the verb from the route.
+func registerVerbs(e *echo.Echo, w ServerInterfaceWrapper) {
+	for _, kind := range []struct {
+		path    string
+		handler echo.HandlerFunc
+		verbs   []string
+	}{
+		{"/api/v1/tasks/:id/", w.ApproveTask, []string{"pause", "resume", "stop"}},
+		{"/api/v1/rollouts/:namespace/:name/", w.ApproveRollout,
+			[]string{"pause", "resume", "rollback", "stop", "jump", "retry", "promote"}},
+		{"/api/v1/servings/:id/", w.ApproveServing, []string{"pause", "resume", "stop"}},
+	} {
+		for _, verb := range kind.verbs {
+			e.POST(kind.path+verb, kind.handler)
+		}
+	}
 }
 
 // nameSpan renames the span of a request to its method and route.
@@ -131,11 +151,9 @@ type handlers struct {
 	*partyHandlers
 	*backend.Backend
 
+	deps    Deps
 	streams *stream.Hub
-	metrics http.Handler
 	docs    []byte
-	// ownWorkers is Deps.OwnWorkers.
-	ownWorkers func() error
 }
 
 // Aliases, because embedded fields need distinct names.
@@ -155,7 +173,7 @@ func newHandlers(deps Deps, docs []byte) *handlers {
 		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams),
 		servingHandlers: servings.New(b, streams),
 		trafficHandlers: trafficroutings.New(b), partyHandlers: parties.New(b),
-		Backend: b, streams: streams, metrics: deps.Metrics, ownWorkers: deps.OwnWorkers, docs: docs,
+		Backend: b, streams: streams, deps: deps, docs: docs,
 	}
 }
 
@@ -214,8 +232,8 @@ func (h *handlers) checkTemporal(ctx context.Context) error {
 // checkWorker checks that a worker polls the engine's own queue, and that this process's own workers do. Missing party
 // workers do not affect readiness: their parties are reported as unreachable.
 func (h *handlers) checkWorker(ctx context.Context) error {
-	if h.ownWorkers != nil {
-		if err := h.ownWorkers(); err != nil {
+	if h.deps.OwnWorkers != nil {
+		if err := h.deps.OwnWorkers(); err != nil {
 			return err
 		}
 	}
@@ -231,7 +249,7 @@ func (h *handlers) checkWorker(ctx context.Context) error {
 
 // GetMetrics answers GET /metrics.
 func (h *handlers) GetMetrics(c echo.Context) error {
-	h.metrics.ServeHTTP(c.Response(), c.Request())
+	h.deps.Metrics.ServeHTTP(c.Response(), c.Request())
 	return nil
 }
 

@@ -44,7 +44,7 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	}
 	x.snapshot = snapshot
 	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds, x.snapshot.Times = x.plan,
-		int64(x.UnreachableBudget/time.Second), x.times
+		x.BudgetSeconds(), x.times
 	if x.rerun != nil {
 		x.snapshot.RerunOf = x.rerun.task
 	}
@@ -238,34 +238,19 @@ func (x *taskStart) runPreflight(ctx context.Context, places []itemCheck) (outco
 	return outcomes, append(order, rollouts...), err
 }
 
-// neverOpens refuses times that never allow a beginning from now on: the task would wait forever.
-func neverOpens(times ...window.Times) []schema.FieldProblem {
-	why, never := window.NeverOpens(time.Now(), times...)
-	if !never {
-		return nil
-	}
-	return []schema.FieldProblem{{Field: "windows", Reason: why}}
-}
-
 // neverOpens refuses the task's times if they never allow a beginning: the plan's own, those of this execution, or both
 // combined.
 func (x *taskStart) neverOpens() []schema.FieldProblem {
-	own := neverOpens(x.snapshot.Document.Times)
+	own := start.NeverOpens("windows", "", x.snapshot.Document.Times)
 	if len(own) > 0 || x.times.AnyTime() { // this execution adds no times
 		return own
 	}
-	for _, one := range []struct {
-		whose string
-		times []window.Times
-	}{
-		{"the times of this execution, not those of the plan, ", []window.Times{x.times}},
-		{"the times of this execution and those of the plan together ", x.snapshot.AllTimes()},
-	} {
-		if why, never := window.NeverOpens(time.Now(), one.times...); never {
-			return []schema.FieldProblem{{Field: "windows", Reason: one.whose + why}}
-		}
+	if never := start.NeverOpens("windows", "the times of this execution, not those of the plan, ",
+		x.times); len(never) > 0 {
+		return never
 	}
-	return nil
+	return start.NeverOpens("windows", "the times of this execution and those of the plan together ",
+		x.snapshot.AllTimes()...)
 }
 
 // servicesNeverOpen refuses items released by rollouts whose policy windows never open.
@@ -322,21 +307,12 @@ func policies(snapshot plan.Snapshot) iter.Seq2[int, window.Times] {
 // rolloutCheck returns the preflight of a rollout that will release a workload of the plan. The image that it brings is
 // not known yet.
 func (x *taskStart) rolloutCheck(ctx context.Context, at itemCheck) (workflows.RolloutPreflight, error) {
-	spec := *at.spec
-	shared, refusal, err := rollouts.FindShared(ctx, x.Backend, spec)
-	if err != nil {
-		return workflows.RolloutPreflight{}, err
-	}
+	check, refusal, err := rollouts.NewPreflight(ctx, x.Backend, *at.spec, x.snapshot.Queues[at.spec.Party])
+	check.Request.Build = at.request.Build
 	if refusal != "" {
-		return workflows.RolloutPreflight{}, x.refuse(
-			[]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
+		err = x.refuse([]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
 	}
-	return workflows.RolloutPreflight{Party: spec.Party, Queue: x.snapshot.Queues[spec.Party],
-		Request: rollout.PreflightRequest{
-			Strategy: spec.Strategy, Change: spec.Change, Shared: shared, Build: at.request.Build,
-			Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
-				Claim: at.request.Claim, DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
-				UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}}}, nil
+	return check, err
 }
 
 // rolloutRefusals returns why the preflight of a rollout refuses the plan, and adds its warnings. A claim of another

@@ -177,13 +177,12 @@ func reportForm(c echo.Context, format *schema.ReportFormat) (string, error) {
 	if format == nil {
 		return answer.Type(c, answer.TypeJSON, answer.TypeMarkdown)
 	}
-	switch *format {
-	case schema.ReportFormatJSON:
-		return answer.TypeJSON, nil
-	case schema.ReportFormatMarkdown:
-		return answer.TypeMarkdown, nil
+	form, known := map[schema.ReportFormat]string{schema.ReportFormatJSON: answer.TypeJSON,
+		schema.ReportFormatMarkdown: answer.TypeMarkdown}[*format]
+	if !known {
+		return "", problem.BadQuery("format", "must be json or markdown")
 	}
-	return "", problem.BadQuery("format", "must be json or markdown")
+	return form, nil
 }
 
 func (h *Handlers) report(ctx context.Context, id string) (plan.Report, error) {
@@ -242,52 +241,26 @@ func (h *Handlers) DeleteTask(c echo.Context, id schema.TaskID) error {
 			"(POST /api/v1/tasks/%s/stop)",
 			id, seen.Value.State, id).About(id, &seen.Value)
 	}
-	children, err := h.children(ctx, seen.Value)
+	err = forEachService(seen.Value, func(i int, workflowID string) error {
+		described, err := h.Describe(ctx, workflowID)
+		if execution.IsOpen(described) {
+			return problem.Conflict.Because("service %s of task %s is still being released, although the task has "+
+				"ended: wait until workflow %s is closed",
+				seen.Value.Services[i].ServiceID, id, workflowID).About(id, &seen.Value)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	for _, child := range children {
-		if child.open {
-			return problem.Conflict.Because("service %s of task %s is still being released, although the task has "+
-				"ended: wait until workflow %s is closed",
-				child.service, id, child.workflowID).About(id, &seen.Value)
-		}
-	}
-	for _, child := range children {
-		if err := h.deleteWorkflow(ctx, child.workflowID); err != nil {
-			return err
-		}
+	err = forEachService(seen.Value, func(_ int, workflowID string) error { return h.deleteWorkflow(ctx, workflowID) })
+	if err != nil {
+		return err
 	}
 	if err := h.deleteWorkflow(ctx, plan.WorkflowID(id)); err != nil {
 		return err
 	}
-	if err := h.Home.DeleteRecord(ctx, id); err != nil && !failure.Is(err, failure.NotFound) {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
-}
-
-// child is the workflow of one service of a task; the zero child does not exist.
-type child struct {
-	workflowID string
-	service    plan.ServiceID
-	open       bool
-}
-
-// children returns the existing workflows of a task's services.
-func (h *Handlers) children(ctx context.Context, task plan.Task) ([]child, error) {
-	found := make([]child, len(task.Services))
-	err := forEachService(task, func(i int, workflowID string) error {
-		if task.Services[i].State == plan.ItemSkipped {
-			return nil
-		}
-		described, err := h.Describe(ctx, workflowID)
-		if described != nil {
-			found[i] = child{workflowID, task.Services[i].ServiceID, execution.IsOpen(described)}
-		}
-		return err
-	})
-	return slices.DeleteFunc(found, func(c child) bool { return c == child{} }), err
+	return answer.NoContent(c, failure.Ignore(h.Home.DeleteRecord(ctx, id), failure.NotFound))
 }
 
 // deleteWorkflow deletes all runs of a closed workflow; a missing workflow is no error. It deletes the first run first,

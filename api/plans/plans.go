@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/api/stream"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
@@ -69,7 +70,7 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 	}
 	created, changed, err := h.Home.PutPlan(c.Request().Context(), name, document)
 	return answer.Put(c, created, schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: slices.Concat([]schema.FieldProblem{}, neverOpens(document.Times), warnings, refusals)}, err)
+		Warnings: slices.Concat([]schema.FieldProblem{}, start.NeverOpens("windows", "", document.Times), warnings, refusals)}, err)
 }
 
 // sentPlan is a plan in a request body, with its warnings.
@@ -134,7 +135,7 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 	}
 	result.Errors = problem.Fields(wrong)
 	if len(wrong) == 0 {
-		result.Errors = append(result.Errors, neverOpens(document.Times)...)
+		result.Errors = append(result.Errors, start.NeverOpens("windows", "", document.Times)...)
 	}
 	if result.Valid = len(result.Errors) == 0; result.Valid {
 		result.Warnings = append(result.Warnings, h.partyWarnings(c.Request().Context(), document)...)

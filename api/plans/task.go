@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -248,32 +249,14 @@ func (h *Handlers) startingTask(ctx context.Context, of *v1alpha1.DeployPlan) (*
 	return &activeTask{id: of.Status.Task, state: plan.TaskPending, starting: true}, nil
 }
 
-// PauseTask answers POST /api/v1/tasks/{id}/pause.
-func (h *Handlers) PauseTask(c echo.Context, id schema.TaskID, params schema.PauseTaskParams) error {
-	return h.verb(c, id, plan.VerbPause, params.SlipwayVia)
-}
-
-// ResumeTask answers POST /api/v1/tasks/{id}/resume.
-func (h *Handlers) ResumeTask(c echo.Context, id schema.TaskID, params schema.ResumeTaskParams) error {
-	return h.verb(c, id, plan.VerbResume, params.SlipwayVia)
-}
-
-// StopTask answers POST /api/v1/tasks/{id}/stop.
-func (h *Handlers) StopTask(c echo.Context, id schema.TaskID, params schema.StopTaskParams) error {
-	return h.verb(c, id, plan.VerbStop, params.SlipwayVia)
-}
-
-// ApproveTask answers POST /api/v1/tasks/{id}/approve.
+// ApproveTask answers POST /api/v1/tasks/{id}/approve, and all other verbs: it executes the verb and responds with the
+// task as it is afterwards.
 func (h *Handlers) ApproveTask(c echo.Context, id schema.TaskID, params schema.ApproveTaskParams) error {
-	return h.verb(c, id, plan.VerbApprove, params.SlipwayVia)
-}
-
-// verb executes a verb and responds with the task as it is afterwards.
-func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.Via) error {
+	verb := plan.Verb(path.Base(c.Path()))
 	var request workflows.TaskVerbRequest
 	to := input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To),
 		Refused: input.Unless(verb == plan.VerbStop, "is for stop only: leave it out")}
-	err := verbs.Read(c, via, &request.VerbRequest, to,
+	err := verbs.Read(c, params.SlipwayVia, &request.VerbRequest, to,
 		input.Field{Name: "step", Refused: "is not taken here: a task has no steps; leave it out"},
 		input.Field{Name: "gate", Refused: "is not taken here: a task has no gates; leave it out"})
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -36,7 +35,7 @@ func (s *rolloutStart) Check(ctx context.Context) error {
 		return err
 	}
 	problems, warnings := s.classify(found)
-	problems = append(problems, neverOpens(s.request.Spec.Policy)...)
+	problems = append(problems, start.NeverOpens("policy.windows", "", s.request.Spec.Policy.Times)...)
 	if len(problems) == 0 && s.undo != nil {
 		problems = s.applyRevision(found)
 	}
@@ -72,46 +71,44 @@ func (s *rolloutStart) classify(found *rollout.PreflightResult) (problems []sche
 
 // findings returns the preflight result of the party's worker.
 func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, error) {
-	if err := s.findShared(ctx); err != nil {
+	check, refusal, err := NewPreflight(ctx, s.Backend, s.request.Spec, s.queue)
+	switch {
+	case err != nil:
 		return nil, err
+	case refusal != "":
+		return nil, s.refused(schema.FieldProblem{Field: "strategy.trafficRoutingRef", Reason: refusal})
 	}
-	engine, err := s.Home.Engine(ctx)
-	if err != nil {
-		return nil, err
-	}
-	spec := s.request.Spec
-	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Shared: s.shared,
-		Subject: rollout.Subject{
-			Workload: spec.Workload(), Name: spec.Name, Claim: workloadops.Holder{Engine: engine}.String(),
-			DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.BudgetSeconds()}}
-	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started",
-		Summary: "can " + s.key.String() +
-			" be carried out?"}
-	outcome, err := check.CheckRollout(ctx, workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue,
-		Request: request})
+	asking := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started",
+		Summary: "can " + s.key.String() + " be carried out?"}
+	outcome, err := asking.CheckRollout(ctx, check)
 	if err != nil {
 		return nil, err
 	}
 	if outcome.Unreachable != "" || outcome.Rollout == nil {
-		return nil, s.Unreachable(ctx, check.Refusal, backend.UnreachableParty{Name: s.key.party, Queue: s.queue,
+		return nil, s.Unreachable(ctx, asking.Refusal, backend.UnreachableParty{Name: s.key.party, Queue: s.queue,
 			Reason: outcome.Unreachable})
 	}
 	return outcome.Rollout, nil
 }
 
-// findShared reads the TrafficRouting that the strategy refers to.
-func (s *rolloutStart) findShared(ctx context.Context) error {
-	shared, refusal, err := FindShared(ctx, s.Backend, s.request.Spec)
-	if err == nil && refusal != "" {
-		return s.refused(schema.FieldProblem{Field: "strategy.trafficRoutingRef", Reason: refusal})
+// NewPreflight returns the check of a rollout by its party's worker. refusal is the reason why the TrafficRouting that
+// its strategy refers to cannot be used.
+func NewPreflight(ctx context.Context, b *backend.Backend, spec strategy.Spec,
+	queue string) (check workflows.RolloutPreflight, refusal string, err error) {
+	shared, refusal, err := findShared(ctx, b, spec)
+	if err != nil || refusal != "" {
+		return check, refusal, err
 	}
-	s.shared = shared
-	return err
+	engine, err := b.Home.Engine(ctx)
+	return workflows.RolloutPreflight{Party: spec.Party, Queue: queue, Request: rollout.PreflightRequest{
+		Strategy: spec.Strategy, Change: spec.Change, Shared: shared,
+		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
+			Claim: workloadops.Holder{Engine: engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
+			UnreachableBudgetSeconds: b.BudgetSeconds()}}}, "", err
 }
 
-// FindShared reads the TrafficRouting that a rollout's strategy refers to; nil if it refers to none. refusal is the
-// reason why it cannot be used.
-func FindShared(ctx context.Context, b *backend.Backend, spec strategy.Spec) (shared *rollout.SharedTraffic,
+// findShared reads the TrafficRouting that a rollout's strategy refers to; nil if it refers to none.
+func findShared(ctx context.Context, b *backend.Backend, spec strategy.Spec) (shared *rollout.SharedTraffic,
 	refusal string, err error) {
 	name := spec.Strategy.TrafficRoutingRef
 	if name == "" {
@@ -255,13 +252,4 @@ func asFindings(err error, result *schema.RolloutValidateResult) error {
 		return nil
 	}
 	return err
-}
-
-// neverOpens refuses a policy whose times never allow the rollout to begin.
-func neverOpens(policy strategy.Policy) []schema.FieldProblem {
-	why, never := window.NeverOpens(time.Now(), policy.Times)
-	if !never {
-		return nil
-	}
-	return []schema.FieldProblem{{Field: "policy.windows", Reason: why}}
 }

@@ -86,8 +86,7 @@ type rolloutStart struct {
 	// the cache.
 	numberTaken bool
 
-	queue  string
-	shared *rollout.SharedTraffic
+	queue string
 	// predicted is the new pod template as predicted by the party's worker.
 	predicted *rollout.PredictedTemplate
 	// checked means that the parties have been asked.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/labstack/echo/v4"
@@ -26,50 +27,10 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// ApproveRollout answers POST /api/v1/rollouts/{namespace}/{name}/approve.
+// ApproveRollout answers POST /api/v1/rollouts/{namespace}/{name}/approve, and all other verbs: it sends the verb and
+// responds with the rollout as it is afterwards.
 func (h *Handlers) ApproveRollout(c echo.Context, namespace, name string, params schema.ApproveRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbApprove, namespace, name, params)
-}
-
-// PauseRollout answers POST /api/v1/rollouts/{namespace}/{name}/pause.
-func (h *Handlers) PauseRollout(c echo.Context, namespace, name string, params schema.PauseRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbPause, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// ResumeRollout answers POST /api/v1/rollouts/{namespace}/{name}/resume.
-func (h *Handlers) ResumeRollout(c echo.Context, namespace, name string, params schema.ResumeRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbResume, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// RollbackRollout answers POST /api/v1/rollouts/{namespace}/{name}/rollback.
-func (h *Handlers) RollbackRollout(c echo.Context, namespace, name string, params schema.RollbackRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbRollback, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// StopRollout answers POST /api/v1/rollouts/{namespace}/{name}/stop.
-func (h *Handlers) StopRollout(c echo.Context, namespace, name string, params schema.StopRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbStop, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// JumpRollout answers POST /api/v1/rollouts/{namespace}/{name}/jump.
-func (h *Handlers) JumpRollout(c echo.Context, namespace, name string, params schema.JumpRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbJump, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// RetryRollout answers POST /api/v1/rollouts/{namespace}/{name}/retry.
-func (h *Handlers) RetryRollout(c echo.Context, namespace, name string, params schema.RetryRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbRetry, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// PromoteRollout answers POST /api/v1/rollouts/{namespace}/{name}/promote.
-func (h *Handlers) PromoteRollout(c echo.Context, namespace, name string, params schema.PromoteRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbPromote, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// sendVerb sends a verb and responds with the rollout as it is afterwards. The parameters of all verbs equal those of
-// approve.
-func (h *Handlers) sendVerb(c echo.Context, verb rollout.Verb, namespace, name string,
-	params schema.ApproveRolloutParams) error {
+	verb := rollout.Verb(path.Base(c.Path()))
 	request, err := readVerb(c, verb, params.SlipwayVia)
 	if err != nil {
 		return err

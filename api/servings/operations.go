@@ -3,6 +3,7 @@ package servings
 import (
 	"context"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -23,29 +24,11 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// ApproveServing answers POST /api/v1/servings/{id}/approve.
+// ApproveServing answers POST /api/v1/servings/{id}/approve, and all other verbs: it sends the verb and responds with
+// the serving as it is afterwards.
 func (h *Handlers) ApproveServing(c echo.Context, id schema.ServingID, params schema.ApproveServingParams) error {
-	return h.sendVerb(c, id, serving.VerbApprove, params.SlipwayVia)
-}
-
-// PauseServing answers POST /api/v1/servings/{id}/pause.
-func (h *Handlers) PauseServing(c echo.Context, id schema.ServingID, params schema.PauseServingParams) error {
-	return h.sendVerb(c, id, serving.VerbPause, params.SlipwayVia)
-}
-
-// ResumeServing answers POST /api/v1/servings/{id}/resume.
-func (h *Handlers) ResumeServing(c echo.Context, id schema.ServingID, params schema.ResumeServingParams) error {
-	return h.sendVerb(c, id, serving.VerbResume, params.SlipwayVia)
-}
-
-// StopServing answers POST /api/v1/servings/{id}/stop.
-func (h *Handlers) StopServing(c echo.Context, id schema.ServingID, params schema.StopServingParams) error {
-	return h.sendVerb(c, id, serving.VerbStop, params.SlipwayVia)
-}
-
-// sendVerb sends a verb and responds with the serving as it is afterwards.
-func (h *Handlers) sendVerb(c echo.Context, id string, verb serving.Verb, via *schema.Via) error {
-	request, err := readVerb(c, verb, via)
+	verb := serving.Verb(path.Base(c.Path()))
+	request, err := readVerb(c, verb, params.SlipwayVia)
 	if err != nil {
 		return err
 	}

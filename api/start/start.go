@@ -17,11 +17,13 @@ import (
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/workflows"
 )
 
@@ -309,4 +311,14 @@ func (s *Start) Details(intro string, parts []string, name, signals string) stri
 func Summary(text string) string {
 	const most, where = 200, " (what it waits for: see User Metadata)"
 	return phrase.Cut(text, most-len(where)) + where
+}
+
+// NeverOpens refuses times that never allow a beginning from now on: the release would wait forever. whose begins the
+// reason.
+func NeverOpens(field, whose string, times ...window.Times) []schema.FieldProblem {
+	why, never := window.NeverOpens(time.Now(), times...)
+	if !never {
+		return nil
+	}
+	return []schema.FieldProblem{{Field: field, Reason: whose + why}}
 }
