@@ -1,3 +1,10 @@
+// Package api is Slipway's HTTP API. openapi.yaml is its source: server.gen.go, the package schema and the package
+// client are generated from it. Each resource has its own package (plans, rollouts, servings, parties,
+// trafficroutings), which this package combines; the packages start, stream, input, answer, problem and backend
+// hold shared code.
+//
+// The API decides nothing about a release: release/plan validates plans, tasks run as Temporal workflows, and the home
+// cluster holds declared objects and records.
 package api
 
 import (
@@ -170,9 +177,10 @@ var _ ServerInterface = (*handlers)(nil)
 func newHandlers(deps Deps, docs []byte) *handlers {
 	b, streams := &deps.Backend, stream.NewHub(deps.MaxEventStreams)
 	return &handlers{
-		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams),
-		servingHandlers: servings.New(b, streams),
-		trafficHandlers: trafficroutings.New(b), partyHandlers: parties.New(b),
+		planHandlers:    &plans.Handlers{Backend: b, Streams: streams},
+		rolloutHandlers: &rollouts.Handlers{Backend: b, Streams: streams},
+		servingHandlers: &servings.Handlers{Backend: b, Streams: streams},
+		trafficHandlers: &trafficroutings.Handlers{Backend: b}, partyHandlers: &parties.Handlers{Backend: b},
 		Backend: b, streams: streams, deps: deps, docs: docs,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -214,6 +215,12 @@ type OpenWorkflows struct {
 	*Backend
 	Query string
 	found map[string]*workflowpb.WorkflowExecutionInfo
+}
+
+// OpenOf returns the open releases of a kind.
+func (h *Backend) OpenOf(kinds ...string) *OpenWorkflows {
+	return &OpenWorkflows{Backend: h,
+		Query: fmt.Sprintf("%s IN ('%s')", workflows.AttributeKind.GetName(), strings.Join(kinds, "', '"))}
 }
 
 // Running returns the info of an open workflow; nil if it is closed or does not exist. Because the lists lag behind, a

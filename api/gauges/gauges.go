@@ -4,7 +4,6 @@ package gauges
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -75,10 +74,7 @@ func (c *Collector) Collect(into chan<- prometheus.Metric) {
 }
 
 func (c *Collector) read(ctx context.Context) ([]prometheus.Metric, error) {
-	open := backend.OpenWorkflows{Backend: c.Backend,
-		Query: fmt.Sprintf("%s IN ('%s', '%s', '%s')", workflows.AttributeKind.GetName(),
-			workflows.KindTask, workflows.KindRollout, workflows.KindServing)}
-	found, err := open.List(ctx)
+	found, err := c.OpenOf(workflows.KindTask, workflows.KindRollout, workflows.KindServing).List(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -32,9 +32,6 @@ type Handlers struct {
 	*backend.Backend
 }
 
-// New creates the handlers.
-func New(b *backend.Backend) *Handlers { return &Handlers{b} }
-
 // ListParties answers GET /api/v1/parties: every Party object, and the party "default", which needs no object.
 func (h *Handlers) ListParties(c echo.Context, params schema.ListPartiesParams) error {
 	return answer.Objects(c, params.Limit, params.Cursor, h.partyPage,

@@ -39,11 +39,11 @@ type taskReader struct {
 	// it.
 	childMaxAge time.Duration
 
-	// reading is held during a read, mu while its goroutines use the maps.
-	reading, mu sync.Mutex
-	childCache  map[string]childSnapshot
-	// rollouts are the readers of the rollouts that release services, by rollout name.
-	rollouts map[string]*rollouts.Reader
+	// reading is held during a read, whose goroutines share the maps.
+	reading sync.Mutex
+	// children maps the workflows of services to their childSnapshots, rollouts the names of the rollouts that release
+	// services to their rollouts.Readers.
+	children, rollouts sync.Map
 }
 
 // childSnapshot is the last known release of a service.
@@ -57,7 +57,7 @@ type childSnapshot struct {
 }
 
 func newTaskReader(h *Handlers, id string) *taskReader {
-	return &taskReader{Handlers: h, id: id, childCache: map[string]childSnapshot{}, rollouts: map[string]*rollouts.Reader{}}
+	return &taskReader{Handlers: h, id: id}
 }
 
 const (
@@ -108,7 +108,8 @@ func forEachService(task plan.Task, call func(i int, workflowID string) error) e
 }
 
 func (r *taskReader) fillService(ctx context.Context, workflowID string, service *plan.ServiceStatus) {
-	child := r.recall(workflowID)
+	remembered, _ := r.children.Load(workflowID)
+	child, _ := remembered.(childSnapshot)
 	if time.Since(child.shownAt) < r.childMaxAge {
 		*service = child.shown
 		return
@@ -138,19 +139,7 @@ func (r *taskReader) fillService(ctx context.Context, workflowID string, service
 		service.State, service.FinishedAt = status.State, answer.UTC(info.GetCloseTime().AsTime())
 	}
 	child.shown, child.shownAt = *service, time.Now()
-	r.remember(workflowID, child)
-}
-
-func (r *taskReader) recall(workflowID string) childSnapshot {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.childCache[workflowID]
-}
-
-func (r *taskReader) remember(workflowID string, child childSnapshot) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.childCache[workflowID] = child
+	r.children.Store(workflowID, child)
 }
 
 // showProgress sets each workload's message to what its activity last reported.
@@ -244,7 +233,9 @@ func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStat
 			continue
 		}
 		view := *w.Rollout
-		seen, err := r.rolloutReader(view).Read(ctx)
+		reader, _ := r.rollouts.LoadOrStore(view.String(),
+			rollouts.NewReader(r.Backend, view.Party, view.Namespace, view.Name))
+		seen, err := reader.(*rollouts.Reader).Read(ctx)
 		if err != nil {
 			continue
 		}
@@ -258,17 +249,6 @@ func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStat
 			service.Reason = fmt.Sprintf("%s: %s", view, status.Reason)
 		}
 	}
-}
-
-// rolloutReader returns the reader of a rollout, which remembers what has not changed.
-func (r *taskReader) rolloutReader(view plan.RolloutStatus) *rollouts.Reader {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := view.String()
-	if r.rollouts[key] == nil {
-		r.rollouts[key] = rollouts.NewReader(r.Backend, view.Party, view.Namespace, view.Name)
-	}
-	return r.rollouts[key]
 }
 
 // viewOf returns a rollout's status as shown by its task.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
@@ -288,27 +288,20 @@ func (x *taskStart) input() workflows.DeployPlanInput {
 
 // searchAttributes are the attributes by which Temporal's lists can be filtered.
 func (x *taskStart) searchAttributes() temporal.SearchAttributes {
-	var services, parties []string
+	services, parties := sets.New[string](), sets.New[string]()
 	for n, item := range x.snapshot.Document.Items {
-		services = appendNew(services, string(item.ServiceID))
+		services.Insert(string(item.ServiceID))
 		for _, workload := range x.snapshot.Selected(n) {
-			parties = appendNew(parties, workload.PartyOrDefault())
+			parties.Insert(workload.PartyOrDefault())
 		}
 	}
 	return temporal.NewSearchAttributes(
 		workflows.AttributeKind.ValueSet(workflows.KindTask),
 		workflows.AttributeState.ValueSet(string(plan.TaskPending)),
 		workflows.AttributeName.ValueSet(x.plan),
-		workflows.AttributeServices.ValueSet(workflows.FitList(services)),
-		workflows.AttributeParties.ValueSet(workflows.FitList(parties)),
+		workflows.AttributeServices.ValueSet(workflows.FitList(sets.List(services))),
+		workflows.AttributeParties.ValueSet(workflows.FitList(sets.List(parties))),
 	)
-}
-
-func appendNew(list []string, value string) []string {
-	if slices.Contains(list, value) {
-		return list
-	}
-	return append(list, value)
 }
 
 // outline summarises a plan: "5 services in 3 waves".

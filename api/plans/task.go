@@ -187,7 +187,7 @@ func (h *Handlers) WatchTask(c echo.Context, id schema.TaskID, _ schema.WatchTas
 	if !plan.IsTaskID(id) {
 		return noSuchTask(id)
 	}
-	return h.streams.Serve(c, plan.WorkflowID(id), func() stream.Source {
+	return h.Streams.Serve(c, plan.WorkflowID(id), func() stream.Source {
 		reader := newTaskReader(h, id)
 		return stream.FromWorkflow(h.Backend, plan.WorkflowID(id), func(ctx context.Context) (stream.Snapshot, error) {
 			seen, err := reader.read(ctx)

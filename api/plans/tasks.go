@@ -2,7 +2,6 @@ package plans
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -26,30 +25,24 @@ func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) erro
 	if err != nil {
 		return err
 	}
-	return answer.Shared(c, h.Recent, answer.ListMaxAge,
-		func(ctx context.Context) (answer.List[schema.TaskSummary], error) {
-			return h.list(ctx, wanted)
-		})
-}
-
-func (h *Handlers) list(ctx context.Context, wanted listFilter) (answer.List[schema.TaskSummary], error) {
 	labels := map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask}
 	if wanted.plan != "" {
 		labels[v1alpha1.LabelSubject] = wanted.plan
 	}
-	records, err := h.Home.ListRecords(ctx, labels)
-	if err != nil {
-		return answer.List[schema.TaskSummary]{}, err
-	}
-	// List the tasks of all plans, even for one plan: the same cached result serves all requests.
-	query := fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindTask)
-	lister := &taskLister{Handlers: h, open: backend.OpenWorkflows{Backend: h.Backend, Query: query},
-		withCounts: wanted.plan != ""}
-	return answer.FromRecords(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool,
-		error) {
-		summary, err := lister.summary(ctx, record)
-		return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
-	})
+	return answer.Shared(c, h.Recent, answer.ListMaxAge,
+		func(ctx context.Context) (list answer.List[schema.TaskSummary], err error) {
+			records, err := h.Home.ListRecords(ctx, labels)
+			if err != nil {
+				return list, err
+			}
+			// List the tasks of all plans, even for one plan: the same cached result serves all requests.
+			lister := &taskLister{Handlers: h, open: h.OpenOf(workflows.KindTask), withCounts: wanted.plan != ""}
+			return answer.FromRecords(wanted.page, records,
+				func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
+					summary, err := lister.summary(ctx, record)
+					return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
+				})
+		})
 }
 
 // listFilter is the filter and the page of a list request.
@@ -82,7 +75,7 @@ func taskFilter(params schema.ListTasksParams) (listFilter, error) {
 // taskLister creates the summaries of one list.
 type taskLister struct {
 	*Handlers
-	open backend.OpenWorkflows
+	open *backend.OpenWorkflows
 	// withCounts adds the service counts of running tasks. It is set for a list of one plan, which has one or two of
 	// them.
 	withCounts bool

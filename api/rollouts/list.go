@@ -36,26 +36,20 @@ func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams
 		return err
 	}
 	return answer.Shared(c, h.Recent, answer.ListMaxAge,
-		func(ctx context.Context) (answer.List[schema.RolloutSummary], error) {
-			return h.list(ctx, wanted)
-		})
-}
-
-func (h *Handlers) list(ctx context.Context, wanted listFilter) (answer.List[schema.RolloutSummary], error) {
-	records, err := h.Home.ListNewest(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
-	if err != nil {
-		return answer.List[schema.RolloutSummary]{}, err
-	}
-	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend,
-		Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
-	return answer.FromRecords(wanted.page, records,
-		func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
-			key, ok := rolloutOfSubject(record.Spec.Subject)
-			if !ok || !wanted.hasKey(key) {
-				return schema.RolloutSummary{}, false, nil
+		func(ctx context.Context) (list answer.List[schema.RolloutSummary], err error) {
+			records, err := h.Home.ListNewest(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
+			if err != nil {
+				return list, err
 			}
-			summary, err := lister.summary(ctx, key, record)
-			return summary, wanted.hasState(summary), err
+			lister := &rolloutLister{h, h.OpenOf(workflows.KindRollout)}
+			return answer.FromRecords(wanted.page, records,
+				func(record *v1alpha1.ReleaseRecord) (summary schema.RolloutSummary, is bool, err error) {
+					if key, ok := rolloutOfSubject(record.Spec.Subject); ok && wanted.hasKey(key) {
+						summary, err = lister.summary(ctx, key, record)
+						is = wanted.hasState(summary)
+					}
+					return summary, is, err
+				})
 		})
 }
 
@@ -96,7 +90,7 @@ func rolloutFilter(params schema.ListRolloutsParams) (listFilter, error) {
 // rolloutLister creates the summaries of one list.
 type rolloutLister struct {
 	*Handlers
-	open backend.OpenWorkflows
+	open *backend.OpenWorkflows
 }
 
 func (l *rolloutLister) summary(ctx context.Context, key rolloutKey,

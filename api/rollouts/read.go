@@ -2,6 +2,7 @@
 package rollouts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,11 +34,8 @@ import (
 // Handlers implements the operations of openapi.yaml on rollouts.
 type Handlers struct {
 	*backend.Backend
-	streams *stream.Hub
+	Streams *stream.Hub
 }
-
-// New creates the handlers.
-func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // GetRollout answers GET /api/v1/rollouts/{namespace}/{name}.
 func (h *Handlers) GetRollout(c echo.Context, namespace, name string, params schema.GetRolloutParams) error {
@@ -91,7 +89,7 @@ type Reader struct {
 
 // NewReader creates a Reader.
 func NewReader(b *backend.Backend, party, namespace, name string) *Reader {
-	return &Reader{Handlers: New(b, nil), key: rolloutKey{party, namespace, name}}
+	return &Reader{Handlers: &Handlers{Backend: b}, key: rolloutKey{party, namespace, name}}
 }
 
 // Read reads the current state of a rollout: from its workflow while that runs, afterwards from its newest record.
@@ -239,10 +237,8 @@ func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
 
 // publishedPhase returns the phase that a rollout's workflow last published; Progressing if it has published none.
 func publishedPhase(info *workflowpb.WorkflowExecutionInfo) rollout.Phase {
-	if phase := execution.Published[string](info, workflows.AttributeState.GetName()); phase != "" {
-		return rollout.Phase(phase)
-	}
-	return rollout.PhaseProgressing
+	phase := execution.Published[rollout.Phase](info, workflows.AttributeState.GetName())
+	return cmp.Or(phase, rollout.PhaseProgressing)
 }
 
 // WatchRollout answers GET /api/v1/rollouts/{namespace}/{name}/events.
@@ -251,7 +247,7 @@ func (h *Handlers) WatchRollout(c echo.Context, namespace, name string, params s
 	if err != nil {
 		return err
 	}
-	return h.streams.Serve(c, key.workflowID(), func() stream.Source {
+	return h.Streams.Serve(c, key.workflowID(), func() stream.Source {
 		reader := &Reader{Handlers: h, key: key}
 		return stream.FromWorkflow(h.Backend, key.workflowID(), func(ctx context.Context) (stream.Snapshot, error) {
 			seen, err := reader.Read(ctx)

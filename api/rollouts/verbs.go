@@ -185,7 +185,7 @@ func (s *rolloutStart) frozenByEarlierRelease(ctx context.Context, last rollout.
 type Objects struct{ *Handlers }
 
 // NewObjects creates an Objects.
-func NewObjects(b *backend.Backend) *Objects { return &Objects{New(b, nil)} }
+func NewObjects(b *backend.Backend) *Objects { return &Objects{&Handlers{Backend: b}} }
 
 func keyOf(o rollout.ObjectRef) rolloutKey {
 	return rolloutKey{catalog.DefaultParty, o.Namespace, o.Name}

@@ -245,7 +245,7 @@ const confirmInterval = 10 * time.Second
 // WatchServing answers GET /api/v1/servings/{id}/events. The state of a serving is in its KusciaDeployment; it is read
 // when that has changed.
 func (h *Handlers) WatchServing(c echo.Context, id schema.ServingID, _ schema.WatchServingParams) error {
-	return h.streams.Serve(c, serving.WorkflowPrefix(id), func() stream.Source {
+	return h.Streams.Serve(c, serving.WorkflowPrefix(id), func() stream.Source {
 		return stream.Source{Read: h.look(id), Watch: h.tail(id), Interval: confirmInterval}
 	})
 }

@@ -28,11 +28,8 @@ import (
 // Handlers implements the operations of openapi.yaml on servings.
 type Handlers struct {
 	*backend.Backend
-	streams *stream.Hub
+	Streams *stream.Hub
 }
-
-// New creates the handlers.
-func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // ListServings answers GET /api/v1/servings.
 func (h *Handlers) ListServings(c echo.Context, params schema.ListServingsParams) error {

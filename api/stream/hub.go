@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/semaphore"
 
 	"slipway.io/slipway/api/problem"
 )
@@ -21,8 +22,9 @@ type Hub struct {
 	closed    bool
 	followers map[string]*follower
 	running   sync.WaitGroup
-	// open is the number of streams being served, maxOpen the limit.
-	open, maxOpen int
+	// maxOpen is the maximum number of streams being served; each acquires one of open.
+	maxOpen int
+	open    *semaphore.Weighted
 }
 
 // follower keeps the broadcast of one release up to date.
@@ -33,24 +35,8 @@ type follower struct {
 }
 
 // NewHub returns a hub for at most most concurrent streams.
-func NewHub(most int) *Hub { return &Hub{followers: map[string]*follower{}, maxOpen: most} }
-
-// admit counts a stream until end is called, and refuses it above the limit: each stream holds a connection and two
-// buffers for as long as its client wants.
-func (h *Hub) admit() (end func(), err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.open >= h.maxOpen {
-		return nil, problem.TooManyStreams.Because(
-			"%d event streams are open already, which is the maximum (--max-event-streams): repeat it when "+
-				"others have ended, or read the object itself", h.maxOpen)
-	}
-	h.open++
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.open--
-	}, nil
+func NewHub(most int) *Hub {
+	return &Hub{followers: map[string]*follower{}, maxOpen: most, open: semaphore.NewWeighted(int64(most))}
 }
 
 // watch joins the readers of a subject; for the first reader it runs follow until the last reader has left. Every
@@ -192,12 +178,13 @@ const (
 // Serve responds with the events of a release; subject is its key among all watched releases. The current state always
 // comes first, so that a reader that reconnects needs no missed events. source is called once, for the first reader.
 func (h *Hub) Serve(c echo.Context, subject string, source func() Source) error {
-	end, err := h.admit()
-	if err != nil {
+	if !h.open.TryAcquire(1) { // each stream holds a connection and two buffers for as long as its client wants
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
-		return err
+		return problem.TooManyStreams.Because(
+			"%d event streams are open already, which is the maximum (--max-event-streams): repeat it when "+
+				"others have ended, or read the object itself", h.maxOpen)
 	}
-	defer end()
+	defer h.open.Release(1)
 	events, leave := h.watch(subject, func(ctx context.Context, events *broadcast) {
 		follow(ctx, subject, source(), events)
 	})

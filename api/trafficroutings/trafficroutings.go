@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/api/answer"
@@ -26,9 +27,6 @@ import (
 type Handlers struct {
 	*backend.Backend
 }
-
-// New creates the handlers.
-func New(b *backend.Backend) *Handlers { return &Handlers{b} }
 
 // ListTrafficRoutings answers GET /api/v1/trafficroutings.
 func (h *Handlers) ListTrafficRoutings(c echo.Context, params schema.ListTrafficRoutingsParams) error {
@@ -143,9 +141,7 @@ func sameSpec(a, b json.RawMessage) bool {
 	if len(wrongLeft) > 0 || len(wrongRight) > 0 {
 		return false
 	}
-	leftText, errLeft := json.Marshal(left)
-	rightText, errRight := json.Marshal(right)
-	return errLeft == nil && errRight == nil && string(leftText) == string(rightText)
+	return equality.Semantic.DeepEqual(left, right)
 }
 
 // DeleteTrafficRouting answers DELETE /api/v1/trafficroutings/{namespace}/{name}.
