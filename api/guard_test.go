@@ -138,7 +138,13 @@ func TestAPI_GuardsEveryRoute(t *testing.T) {
 
 func TestOpenOperations_AreOnlyProbes(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, map[string]bool{"GET /healthz": true, "GET /readyz": true}, openOperations(loadSpec(t)))
+	var open []string
+	for name, described := range operations(loadSpec(t)) {
+		if described.open {
+			open = append(open, name)
+		}
+	}
+	require.ElementsMatch(t, []string{"GET /healthz", "GET /readyz"}, open)
 }
 
 // Without settings, an API accepts only loopback addresses.

@@ -6,13 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"net/http"
 	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
@@ -42,26 +41,6 @@ func requestID(c echo.Context) string { return c.Response().Header().Get(echo.He
 // probes are requested every few seconds by monitoring; they are logged at debug level.
 var probes = []string{"/healthz", "/readyz", "/metrics"}
 
-// logRequests writes one log line for each completed request.
-func (h *handlers) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		began := time.Now()
-		err := next(c)
-		if err != nil {
-			c.Error(err)
-		}
-		level := slog.LevelInfo
-		if slices.Contains(probes, c.Path()) {
-			level = slog.LevelDebug
-		}
-		h.Log.Log(c.Request().Context(), level, "request", "request", requestID(c), "method", c.Request().Method,
-			"path", c.Request().URL.Path,
-			"status", c.Response().Status, "bytes", c.Response().Size, "took",
-			time.Since(began).Round(time.Microsecond), "from", c.RealIP())
-		return nil
-	}
-}
-
 // dropCacheAfterWrite empties the cache of recent answers before a write is answered, so that a client that has written
 // never reads an older state.
 func (h *handlers) dropCacheAfterWrite(next echo.HandlerFunc) echo.HandlerFunc {
@@ -90,16 +69,46 @@ func (h *handlers) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
+// operation is what the description says of one operation.
+type operation struct {
+	// open means that the operation needs no credentials.
+	open bool
+	// query has its query parameters; the value reports whether the parameter may be repeated.
+	query map[string]bool
+}
+
+var pathParameter = regexp.MustCompile(`\{([^}]+)\}`)
+
+// operations returns the operations that the engine serves, by "METHOD /path/of/:echo". The package store has its own
+// listener, usually in its own process.
+func operations(spec *openapi3.T) map[string]operation {
+	known := map[string]operation{}
+	for path, item := range spec.Paths.Map() {
+		for method, described := range item.Operations() {
+			if slices.Contains(described.Tags, "packages") {
+				continue
+			}
+			o := operation{described.Security != nil && len(*described.Security) == 0, map[string]bool{}}
+			for _, parameter := range slices.Concat(item.Parameters, described.Parameters) {
+				if parameter.Value.In == openapi3.ParameterInQuery {
+					o.query[parameter.Value.Name] = parameter.Value.Schema.Value.Type.Is(openapi3.TypeArray)
+				}
+			}
+			known[method+" "+pathParameter.ReplaceAllString(path, ":$1")] = o
+		}
+	}
+	return known
+}
+
 // guardRequests rejects requests that the guard does not admit. All routes need credentials, except operations that the
 // description marks as open; an unknown route is therefore closed.
-func guardRequests(guard auth.Guard, spec *openapi3.T) echo.MiddlewareFunc {
-	open := openOperations(spec)
+func guardRequests(guard auth.Guard, known map[string]operation) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if err := guard.Admit(c.Request()); err != nil {
 				return err
 			}
-			if open[c.Request().Method+" "+c.Path()] {
+			if known[c.Request().Method+" "+c.Path()].open {
 				return next(c)
 			}
 			if err := guard.Authenticate(c.Request()); err != nil {
@@ -111,84 +120,35 @@ func guardRequests(guard auth.Guard, spec *openapi3.T) echo.MiddlewareFunc {
 	}
 }
 
-// openOperations returns the operations for which the description asks for no credentials, as "METHOD /path/of/:echo".
-func openOperations(spec *openapi3.T) map[string]bool {
-	open := map[string]bool{}
-	for path, item := range spec.Paths.Map() {
-		for method, operation := range item.Operations() {
-			if servedByEngine(operation) && operation.Security != nil && len(*operation.Security) == 0 {
-				open[method+" "+echoPath(path)] = true
-			}
-		}
-	}
-	return open
-}
-
-// servedByEngine reports whether the engine serves an operation. The package store has its own listener, usually in its
-// own process.
-func servedByEngine(operation *openapi3.Operation) bool {
-	return !slices.Contains(operation.Tags, "packages")
-}
-
 // rejectUnknownQuery rejects query parameters that the operation does not have, and repeated single-value parameters:
 // they would otherwise be silently ignored.
-func rejectUnknownQuery(spec *openapi3.T) echo.MiddlewareFunc {
-	known := queryParameters(spec)
+func rejectUnknownQuery(known map[string]operation) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
+			o, described := known[c.Request().Method+" "+c.Path()]
+			if !described {
+				return next(c)
+			}
 			var problems []schema.FieldProblem
-			parameters := known[c.Request().Method+" "+c.Path()]
-			for name, values := range c.QueryParams() {
-				repeatable, exists := parameters[name]
+			query := c.QueryParams()
+			for _, name := range slices.Sorted(maps.Keys(query)) {
+				repeatable, exists := o.query[name]
 				switch {
 				case !exists:
 					problems = append(problems, schema.FieldProblem{Field: name,
-						Reason: "is not a query parameter of this address" + didYouMean(name, parameters)})
-				case len(values) > 1 && !repeatable:
+						Reason: "is not a query parameter of this address" +
+							strictyaml.DidYouMean(name, slices.Sorted(maps.Keys(o.query)))})
+				case len(query[name]) > 1 && !repeatable:
 					problems = append(problems, schema.FieldProblem{Field: name, Reason: "is given more than once"})
 				}
 			}
-			if len(problems) > 0 && parameters != nil {
-				slices.SortFunc(problems, func(a, b schema.FieldProblem) int {
-					return strings.Compare(a.Field, b.Field)
-				})
-				return problem.BadQuery(problems...)
+			if len(problems) > 0 {
+				return problem.Malformed.Listing(problems, "the query is invalid")
 			}
 			return next(c)
 		}
 	}
 }
-
-func didYouMean(name string, parameters map[string]bool) string {
-	var names []string
-	for known := range parameters {
-		names = append(names, known)
-	}
-	slices.Sort(names)
-	return strictyaml.DidYouMean(name, names)
-}
-
-// queryParameters returns the query parameters of each operation, by "METHOD /path/of/:echo"; the value reports whether
-// the parameter may be repeated.
-func queryParameters(spec *openapi3.T) map[string]map[string]bool {
-	known := map[string]map[string]bool{}
-	for path, item := range spec.Paths.Map() {
-		for method, operation := range item.Operations() {
-			names := map[string]bool{}
-			for _, parameter := range slices.Concat(item.Parameters, operation.Parameters) {
-				if parameter.Value.In == openapi3.ParameterInQuery {
-					names[parameter.Value.Name] = parameter.Value.Schema.Value.Type.Is(openapi3.TypeArray)
-				}
-			}
-			known[method+" "+echoPath(path)] = names
-		}
-	}
-	return known
-}
-
-var pathParameter = regexp.MustCompile(`\{([^}]+)\}`)
-
-func echoPath(path string) string { return pathParameter.ReplaceAllString(path, ":$1") }
 
 // answerError is the only place that turns errors into responses.
 func (h *handlers) answerError(err error, c echo.Context) {

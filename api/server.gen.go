@@ -80,27 +80,6 @@ type ServerInterface interface {
 	// GetRolloutHistory Reads the releases of a rollout name, newest first
 	// (GET /api/v1/rollouts/{namespace}/{name}/history)
 	GetRolloutHistory(ctx echo.Context, namespace Namespace, name RolloutName, params GetRolloutHistoryParams) error
-	// JumpRollout Goes to another step
-	// (POST /api/v1/rollouts/{namespace}/{name}/jump)
-	JumpRollout(ctx echo.Context, namespace Namespace, name RolloutName, params JumpRolloutParams) error
-	// PauseRollout Pauses a rollout
-	// (POST /api/v1/rollouts/{namespace}/{name}/pause)
-	PauseRollout(ctx echo.Context, namespace Namespace, name RolloutName, params PauseRolloutParams) error
-	// PromoteRollout Finishes a rollout without the remaining waits
-	// (POST /api/v1/rollouts/{namespace}/{name}/promote)
-	PromoteRollout(ctx echo.Context, namespace Namespace, name RolloutName, params PromoteRolloutParams) error
-	// ResumeRollout Resumes a paused rollout
-	// (POST /api/v1/rollouts/{namespace}/{name}/resume)
-	ResumeRollout(ctx echo.Context, namespace Namespace, name RolloutName, params ResumeRolloutParams) error
-	// RetryRollout Retries what has failed
-	// (POST /api/v1/rollouts/{namespace}/{name}/retry)
-	RetryRollout(ctx echo.Context, namespace Namespace, name RolloutName, params RetryRolloutParams) error
-	// RollbackRollout Rolls a rollout back to the stable version
-	// (POST /api/v1/rollouts/{namespace}/{name}/rollback)
-	RollbackRollout(ctx echo.Context, namespace Namespace, name RolloutName, params RollbackRolloutParams) error
-	// StopRollout Ends a rollout
-	// (POST /api/v1/rollouts/{namespace}/{name}/stop)
-	StopRollout(ctx echo.Context, namespace Namespace, name RolloutName, params StopRolloutParams) error
 	// UndoRollout Goes back to an earlier version, after the end of a release
 	// (POST /api/v1/rollouts/{namespace}/{name}/undo)
 	UndoRollout(ctx echo.Context, namespace Namespace, name RolloutName, params UndoRolloutParams) error
@@ -137,18 +116,9 @@ type ServerInterface interface {
 	// GetServingHistory Reads the operations on a serving, newest first
 	// (GET /api/v1/servings/{id}/history)
 	GetServingHistory(ctx echo.Context, id ServingID, params GetServingHistoryParams) error
-	// PauseServing Pauses the operation on a serving
-	// (POST /api/v1/servings/{id}/pause)
-	PauseServing(ctx echo.Context, id ServingID, params PauseServingParams) error
 	// PutServingPolicy Sets the policy of a serving's operations
 	// (PUT /api/v1/servings/{id}/policy)
 	PutServingPolicy(ctx echo.Context, id ServingID) error
-	// ResumeServing Resumes a paused operation
-	// (POST /api/v1/servings/{id}/resume)
-	ResumeServing(ctx echo.Context, id ServingID, params ResumeServingParams) error
-	// StopServing Takes an update back
-	// (POST /api/v1/servings/{id}/stop)
-	StopServing(ctx echo.Context, id ServingID, params StopServingParams) error
 	// ListTasks Lists the tasks, newest first
 	// (GET /api/v1/tasks)
 	ListTasks(ctx echo.Context, params ListTasksParams) error
@@ -164,24 +134,15 @@ type ServerInterface interface {
 	// WatchTask Follows a task by server-sent events
 	// (GET /api/v1/tasks/{id}/events)
 	WatchTask(ctx echo.Context, id TaskID, params WatchTaskParams) error
-	// PauseTask Pauses a task
-	// (POST /api/v1/tasks/{id}/pause)
-	PauseTask(ctx echo.Context, id TaskID, params PauseTaskParams) error
 	// GetTaskReport Reads a task's report
 	// (GET /api/v1/tasks/{id}/report)
 	GetTaskReport(ctx echo.Context, id TaskID, params GetTaskReportParams) error
 	// RerunTask Runs the unsuccessful items of a task again
 	// (POST /api/v1/tasks/{id}/rerun)
 	RerunTask(ctx echo.Context, id TaskID, params RerunTaskParams) error
-	// ResumeTask Resumes a task
-	// (POST /api/v1/tasks/{id}/resume)
-	ResumeTask(ctx echo.Context, id TaskID, params ResumeTaskParams) error
 	// ReverseTask Creates the plan that takes a task back
 	// (POST /api/v1/tasks/{id}/reverse)
 	ReverseTask(ctx echo.Context, id TaskID) error
-	// StopTask Stops a task
-	// (POST /api/v1/tasks/{id}/stop)
-	StopTask(ctx echo.Context, id TaskID, params StopTaskParams) error
 	// ListTrafficRoutings Lists the traffic routings, by namespace and name
 	// (GET /api/v1/trafficroutings)
 	ListTrafficRoutings(ctx echo.Context, params ListTrafficRoutingsParams) error
@@ -806,356 +767,6 @@ func (w *ServerInterfaceWrapper) GetRolloutHistory(ctx echo.Context) error {
 	return err
 }
 
-// JumpRollout converts echo context to params.
-func (w *ServerInterfaceWrapper) JumpRollout(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "namespace" -------------
-	var namespace Namespace
-
-	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
-	}
-
-	// ------------- Path parameter "name" -------------
-	var name RolloutName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params JumpRolloutParams
-	// ------------- Optional query parameter "party" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.JumpRollout(ctx, namespace, name, params)
-	return err
-}
-
-// PauseRollout converts echo context to params.
-func (w *ServerInterfaceWrapper) PauseRollout(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "namespace" -------------
-	var namespace Namespace
-
-	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
-	}
-
-	// ------------- Path parameter "name" -------------
-	var name RolloutName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PauseRolloutParams
-	// ------------- Optional query parameter "party" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PauseRollout(ctx, namespace, name, params)
-	return err
-}
-
-// PromoteRollout converts echo context to params.
-func (w *ServerInterfaceWrapper) PromoteRollout(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "namespace" -------------
-	var namespace Namespace
-
-	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
-	}
-
-	// ------------- Path parameter "name" -------------
-	var name RolloutName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PromoteRolloutParams
-	// ------------- Optional query parameter "party" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PromoteRollout(ctx, namespace, name, params)
-	return err
-}
-
-// ResumeRollout converts echo context to params.
-func (w *ServerInterfaceWrapper) ResumeRollout(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "namespace" -------------
-	var namespace Namespace
-
-	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
-	}
-
-	// ------------- Path parameter "name" -------------
-	var name RolloutName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ResumeRolloutParams
-	// ------------- Optional query parameter "party" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ResumeRollout(ctx, namespace, name, params)
-	return err
-}
-
-// RetryRollout converts echo context to params.
-func (w *ServerInterfaceWrapper) RetryRollout(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "namespace" -------------
-	var namespace Namespace
-
-	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
-	}
-
-	// ------------- Path parameter "name" -------------
-	var name RolloutName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RetryRolloutParams
-	// ------------- Optional query parameter "party" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RetryRollout(ctx, namespace, name, params)
-	return err
-}
-
-// RollbackRollout converts echo context to params.
-func (w *ServerInterfaceWrapper) RollbackRollout(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "namespace" -------------
-	var namespace Namespace
-
-	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
-	}
-
-	// ------------- Path parameter "name" -------------
-	var name RolloutName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RollbackRolloutParams
-	// ------------- Optional query parameter "party" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RollbackRollout(ctx, namespace, name, params)
-	return err
-}
-
-// StopRollout converts echo context to params.
-func (w *ServerInterfaceWrapper) StopRollout(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "namespace" -------------
-	var namespace Namespace
-
-	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
-	}
-
-	// ------------- Path parameter "name" -------------
-	var name RolloutName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params StopRolloutParams
-	// ------------- Optional query parameter "party" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "party", ctx.QueryParams(), &params.Party, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter party: %s", err))
-	}
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.StopRollout(ctx, namespace, name, params)
-	return err
-}
-
 // UndoRollout converts echo context to params.
 func (w *ServerInterfaceWrapper) UndoRollout(ctx echo.Context) error {
 	var err error
@@ -1487,42 +1098,6 @@ func (w *ServerInterfaceWrapper) GetServingHistory(ctx echo.Context) error {
 	return err
 }
 
-// PauseServing converts echo context to params.
-func (w *ServerInterfaceWrapper) PauseServing(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "id" -------------
-	var id ServingID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PauseServingParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PauseServing(ctx, id, params)
-	return err
-}
-
 // PutServingPolicy converts echo context to params.
 func (w *ServerInterfaceWrapper) PutServingPolicy(ctx echo.Context) error {
 	var err error
@@ -1536,78 +1111,6 @@ func (w *ServerInterfaceWrapper) PutServingPolicy(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PutServingPolicy(ctx, id)
-	return err
-}
-
-// ResumeServing converts echo context to params.
-func (w *ServerInterfaceWrapper) ResumeServing(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "id" -------------
-	var id ServingID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ResumeServingParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ResumeServing(ctx, id, params)
-	return err
-}
-
-// StopServing converts echo context to params.
-func (w *ServerInterfaceWrapper) StopServing(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "id" -------------
-	var id ServingID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params StopServingParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.StopServing(ctx, id, params)
 	return err
 }
 
@@ -1754,42 +1257,6 @@ func (w *ServerInterfaceWrapper) WatchTask(ctx echo.Context) error {
 	return err
 }
 
-// PauseTask converts echo context to params.
-func (w *ServerInterfaceWrapper) PauseTask(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "id" -------------
-	var id TaskID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PauseTaskParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PauseTask(ctx, id, params)
-	return err
-}
-
 // GetTaskReport converts echo context to params.
 func (w *ServerInterfaceWrapper) GetTaskReport(ctx echo.Context) error {
 	var err error
@@ -1866,42 +1333,6 @@ func (w *ServerInterfaceWrapper) RerunTask(ctx echo.Context) error {
 	return err
 }
 
-// ResumeTask converts echo context to params.
-func (w *ServerInterfaceWrapper) ResumeTask(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "id" -------------
-	var id TaskID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ResumeTaskParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ResumeTask(ctx, id, params)
-	return err
-}
-
 // ReverseTask converts echo context to params.
 func (w *ServerInterfaceWrapper) ReverseTask(ctx echo.Context) error {
 	var err error
@@ -1915,42 +1346,6 @@ func (w *ServerInterfaceWrapper) ReverseTask(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ReverseTask(ctx, id)
-	return err
-}
-
-// StopTask converts echo context to params.
-func (w *ServerInterfaceWrapper) StopTask(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "id" -------------
-	var id TaskID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params StopTaskParams
-
-	headers := ctx.Request().Header
-	// ------------- Optional header parameter "Slipway-Via" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Slipway-Via")]; found {
-		var SlipwayVia Via
-		n := len(valueList)
-		if n != 1 {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Slipway-Via, got %d", n))
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Slipway-Via", valueList[0], &SlipwayVia, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Slipway-Via: %s", err))
-		}
-
-		params.SlipwayVia = &SlipwayVia
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.StopTask(ctx, id, params)
 	return err
 }
 
@@ -2165,10 +1560,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/tasks/:id", wrapper.DeleteTask, options.OperationMiddlewares["deleteTask"]...)
 	router.GET(options.BaseURL+"/api/v1/tasks/:id", wrapper.GetTask, options.OperationMiddlewares["getTask"]...)
 	router.GET(options.BaseURL+"/api/v1/tasks/:id/report", wrapper.GetTaskReport, options.OperationMiddlewares["getTaskReport"]...)
-	router.POST(options.BaseURL+"/api/v1/tasks/:id/pause", wrapper.PauseTask, options.OperationMiddlewares["pauseTask"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/approve", wrapper.ApproveTask, options.OperationMiddlewares["approveTask"]...)
-	router.POST(options.BaseURL+"/api/v1/tasks/:id/resume", wrapper.ResumeTask, options.OperationMiddlewares["resumeTask"]...)
-	router.POST(options.BaseURL+"/api/v1/tasks/:id/stop", wrapper.StopTask, options.OperationMiddlewares["stopTask"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/rerun", wrapper.RerunTask, options.OperationMiddlewares["rerunTask"]...)
 	router.POST(options.BaseURL+"/api/v1/tasks/:id/reverse", wrapper.ReverseTask, options.OperationMiddlewares["reverseTask"]...)
 	router.GET(options.BaseURL+"/api/v1/tasks/:id/events", wrapper.WatchTask, options.OperationMiddlewares["watchTask"]...)
@@ -2179,13 +1571,6 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/rollouts/:namespace/:name/history", wrapper.GetRolloutHistory, options.OperationMiddlewares["getRolloutHistory"]...)
 	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/undo", wrapper.UndoRollout, options.OperationMiddlewares["undoRollout"]...)
 	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/approve", wrapper.ApproveRollout, options.OperationMiddlewares["approveRollout"]...)
-	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/pause", wrapper.PauseRollout, options.OperationMiddlewares["pauseRollout"]...)
-	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/resume", wrapper.ResumeRollout, options.OperationMiddlewares["resumeRollout"]...)
-	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/rollback", wrapper.RollbackRollout, options.OperationMiddlewares["rollbackRollout"]...)
-	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/stop", wrapper.StopRollout, options.OperationMiddlewares["stopRollout"]...)
-	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/jump", wrapper.JumpRollout, options.OperationMiddlewares["jumpRollout"]...)
-	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/retry", wrapper.RetryRollout, options.OperationMiddlewares["retryRollout"]...)
-	router.POST(options.BaseURL+"/api/v1/rollouts/:namespace/:name/promote", wrapper.PromoteRollout, options.OperationMiddlewares["promoteRollout"]...)
 	router.GET(options.BaseURL+"/api/v1/rollouts/:namespace/:name/events", wrapper.WatchRollout, options.OperationMiddlewares["watchRollout"]...)
 	router.GET(options.BaseURL+"/api/v1/trafficroutings", wrapper.ListTrafficRoutings, options.OperationMiddlewares["listTrafficRoutings"]...)
 	router.DELETE(options.BaseURL+"/api/v1/trafficroutings/:namespace/:name", wrapper.DeleteTrafficRouting, options.OperationMiddlewares["deleteTrafficRouting"]...)
@@ -2202,9 +1587,6 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/servings/:id/history", wrapper.GetServingHistory, options.OperationMiddlewares["getServingHistory"]...)
 	router.PUT(options.BaseURL+"/api/v1/servings/:id/policy", wrapper.PutServingPolicy, options.OperationMiddlewares["putServingPolicy"]...)
 	router.POST(options.BaseURL+"/api/v1/servings/:id/approve", wrapper.ApproveServing, options.OperationMiddlewares["approveServing"]...)
-	router.POST(options.BaseURL+"/api/v1/servings/:id/pause", wrapper.PauseServing, options.OperationMiddlewares["pauseServing"]...)
-	router.POST(options.BaseURL+"/api/v1/servings/:id/resume", wrapper.ResumeServing, options.OperationMiddlewares["resumeServing"]...)
-	router.POST(options.BaseURL+"/api/v1/servings/:id/stop", wrapper.StopServing, options.OperationMiddlewares["stopServing"]...)
 	router.GET(options.BaseURL+"/api/v1/servings/:id/events", wrapper.WatchServing, options.OperationMiddlewares["watchServing"]...)
 	router.GET(options.BaseURL+"/api/v1/appimages", wrapper.ListAppImages, options.OperationMiddlewares["listAppImages"]...)
 	router.DELETE(options.BaseURL+"/api/v1/appimages/:name", wrapper.DeleteAppImage, options.OperationMiddlewares["deleteAppImage"]...)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -53,19 +54,15 @@ func TestOpenAPIDescription_IsValid(t *testing.T) {
 
 func TestRoutes_MatchDescription(t *testing.T) {
 	t.Parallel()
-	var described, served []string
+	described, served := slices.Sorted(maps.Keys(operations(loadSpec(t)))), []string(nil)
 	for path, item := range loadSpec(t).Paths.Map() {
 		for method, operation := range item.Operations() {
-			if servedByEngine(operation) {
-				described = append(described, method+" "+echoPath(path))
-			}
 			require.NotEmpty(t, operation.Summary, "%s %s needs a summary", method, path)
 		}
 	}
 	for _, route := range bareAPI(t).echo.Routes() {
 		served = append(served, route.Method+" "+route.Path)
 	}
-	slices.Sort(described)
 	slices.Sort(served)
 	require.Equal(t, described, served, "every route is described, and every description is served")
 }

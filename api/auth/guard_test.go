@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/api/problem"
 )
 
 func TestHosts_Allows(t *testing.T) {
@@ -84,25 +86,25 @@ func TestGuard_RefusesRequestsOfOtherSites(t *testing.T) {
 			for name, value := range c.headers {
 				r.Header.Set(name, value)
 			}
-			requireReason(t, Guard{}.Admit(r), c.foreign, CrossOrigin, c.reason)
+			requireReason(t, Guard{}.Admit(r), c.foreign, problem.CrossSite, c.reason)
 		}
 	}
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:8080/", nil)
 	r.Header["Origin"] = []string{"http://127.0.0.1:8080", "https://evil.example"}
-	requireReason(t, Guard{}.Admit(r), true, CrossOrigin, "All origins count, not only the first one.")
+	requireReason(t, Guard{}.Admit(r), true, problem.CrossSite, "All origins count, not only the first one.")
 	r.Host = ""
-	requireReason(t, Guard{}.Admit(r), true, CrossOrigin, "A request with an origin but no host.")
+	requireReason(t, Guard{}.Admit(r), true, problem.CrossSite, "A request with an origin but no host.")
 }
 
-func requireReason(t *testing.T, err error, refused bool, reason Reason, why string) {
+func requireReason(t *testing.T, err error, refused bool, kind problem.Kind, why string) {
 	t.Helper()
 	if !refused {
 		require.NoError(t, err, why)
 		return
 	}
-	var refusal *Refusal
+	var refusal *problem.Error
 	require.ErrorAs(t, err, &refusal, why)
-	require.Equal(t, reason, refusal.Reason, why)
+	require.Equal(t, kind.Type(), refusal.Type, why)
 	require.NotEmpty(t, refusal.Error())
 }
 
@@ -144,7 +146,7 @@ func TestGuard_Authenticate(t *testing.T) {
 		if c.authorization != "" {
 			r.Header.Set("Authorization", c.authorization)
 		}
-		requireReason(t, c.guard.Authenticate(r), c.refused, Unauthenticated, c.reason)
+		requireReason(t, c.guard.Authenticate(r), c.refused, problem.Unauthenticated, c.reason)
 	}
 }
 

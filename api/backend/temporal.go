@@ -2,18 +2,25 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	deploymentpb "go.temporal.io/api/deployment/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/upgrade"
@@ -57,6 +64,21 @@ func (h *Backend) HolderAlive(ctx context.Context, holder workload.Holder) (bool
 	return execution.HasRun(described, holder.RunID), nil
 }
 
+// LiveHolders returns those holders of claims that still run.
+func (h *Backend) LiveHolders(ctx context.Context, claims []string) (living []workload.Holder, err error) {
+	for _, claim := range claims {
+		holder := workload.ParseHolder(claim)
+		alive, err := h.HolderAlive(ctx, holder)
+		if err != nil {
+			return nil, err
+		}
+		if alive {
+			living = append(living, holder)
+		}
+	}
+	return living, nil
+}
+
 // Describe returns Temporal's description of the newest run of a workflow, without involving a worker; nil if there is
 // no such workflow.
 func (h *Backend) Describe(ctx context.Context, workflowID string) (*workflowservice.DescribeWorkflowExecutionResponse,
@@ -88,34 +110,30 @@ func buildOf(o *deploymentpb.WorkerDeploymentOptions) string {
 	return o.GetBuildId()
 }
 
-// Query queries the state of the newest run of a workflow. It returns an error if no worker answers in time.
-func (h *Backend) Query(ctx context.Context, workflowID string, into any) error {
+// Query queries the state of a run of a workflow, or of its newest run if runID is empty. It returns an error if no
+// worker answers in time.
+func (h *Backend) Query(ctx context.Context, workflowID, runID string, into any) error {
 	ctx, cancel := WithCallTimeout(ctx)
 	defer cancel()
-	value, err := h.Temporal.QueryWorkflow(ctx, workflowID, "", workflows.QueryState)
+	value, err := h.Temporal.QueryWorkflow(ctx, workflowID, runID, workflows.QueryState)
 	if err != nil {
 		return preferRateLimit(ctx, err)
 	}
 	return value.Get(into)
 }
 
-// workflowURL returns the Temporal UI page of a run that shows what it does, what it waits for and what to send; ""
-// without a Temporal UI.
-func (h *Backend) workflowURL(workflowID, runID string) string {
-	if h.TemporalUI == "" {
-		return ""
-	}
-	address := strings.TrimSuffix(h.TemporalUI, "/") + "/namespaces/" + url.PathEscape(h.Namespace) +
-		"/workflows/" + url.PathEscape(workflowID)
-	if runID == "" {
-		return address
-	}
-	return address + "/" + url.PathEscape(runID) + "/user-metadata"
-}
-
-// WorkflowRef returns a reference to a run, with its Temporal UI page if there is one.
+// WorkflowRef returns a reference to a run. If there is a Temporal UI, it links to the run's page that shows what it
+// does, what it waits for and what to send.
 func (h *Backend) WorkflowRef(workflowID, runID string) *audit.WorkflowRef {
-	return &audit.WorkflowRef{ID: workflowID, RunID: runID, URL: h.workflowURL(workflowID, runID)}
+	ref := &audit.WorkflowRef{ID: workflowID, RunID: runID}
+	if h.TemporalUI != "" {
+		ref.URL = strings.TrimSuffix(h.TemporalUI, "/") + "/namespaces/" + url.PathEscape(h.Namespace) +
+			"/workflows/" + url.PathEscape(workflowID)
+		if runID != "" {
+			ref.URL += "/" + url.PathEscape(runID) + "/user-metadata"
+		}
+	}
+	return ref
 }
 
 // PublishedDetails returns the details in a release's memo, which accompany its search attributes; empty if there are
@@ -143,8 +161,8 @@ func Memo[T any](info *workflowpb.WorkflowExecutionInfo, field string) T {
 func Progress(activity *workflowpb.PendingActivityInfo) string {
 	failed := activity.GetLastFailure().GetMessage()
 	beatAt, attemptedAt := activity.GetLastHeartbeatTime().AsTime(), activity.GetLastAttemptCompleteTime().AsTime()
-	if beat := heartbeat(activity); beat != "" && !beatAt.Before(attemptedAt) {
-		return beat
+	if beat, _ := Heartbeat[workload.Progress](activity); beat.Message != "" && !beatAt.Before(attemptedAt) {
+		return beat.Message
 	}
 	if failed == "" && activity.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED &&
 		activity.GetLastStartedTime() == nil {
@@ -153,15 +171,44 @@ func Progress(activity *workflowpb.PendingActivityInfo) string {
 	return failed
 }
 
-// heartbeat returns the message of an activity's latest heartbeat; "" if there is none.
-func heartbeat(activity *workflowpb.PendingActivityInfo) string {
+// Heartbeat decodes an activity's latest heartbeat; is reports whether it has one of this format.
+func Heartbeat[T any](activity *workflowpb.PendingActivityInfo) (value T, is bool) {
+	var decoded T
 	payloads := activity.GetHeartbeatDetails().GetPayloads()
-	if len(payloads) == 0 {
-		return ""
+	if len(payloads) == 0 || converter.GetDefaultDataConverter().FromPayload(payloads[0], &decoded) != nil {
+		return value, false
 	}
-	var progress workload.Progress
-	if converter.GetDefaultDataConverter().FromPayload(payloads[0], &progress) != nil {
-		return ""
+	return decoded, true
+}
+
+// limitKey is the context key of the rate-limit error that last rejected a Temporal call.
+type limitKey struct{}
+
+type limit = atomic.Pointer[status.Status]
+
+// RecordRateLimits is a gRPC interceptor for connections to Temporal. Temporal's client retries calls rejected by a
+// rate limit until their deadline, and the final error no longer mentions the limit; the interceptor records the
+// rejection in the context.
+func RecordRateLimits(ctx context.Context, method string, request, reply any, to *grpc.ClientConn,
+	call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := call(ctx, method, request, reply, to, options...)
+	if noted, ok := ctx.Value(limitKey{}).(*limit); ok {
+		if rejection, ok := status.FromError(err); ok && rejection.Code() == codes.ResourceExhausted {
+			noted.Store(rejection)
+		}
 	}
-	return progress.Message
+	return err
+}
+
+// preferRateLimit replaces a deadline error by the rate-limit error that caused it; other errors are returned
+// unchanged.
+func preferRateLimit(ctx context.Context, err error) error {
+	noted, ok := ctx.Value(limitKey{}).(*limit)
+	if err == nil || !ok || noted.Load() == nil {
+		return err
+	}
+	if !problem.Has[*serviceerror.DeadlineExceeded](err) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return serviceerror.FromStatus(noted.Load())
 }

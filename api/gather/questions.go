@@ -135,27 +135,26 @@ func (g *Batcher[Q, A]) join(key string, question Q, bytes int, send func([]Q) (
 	return b, i
 }
 
-// begin starts the waiting batch, or queues it. The caller holds mu.
+// begin queues the waiting batch. The caller holds mu.
 func (g *Batcher[Q, A]) begin(key string, of *recipient[Q, A]) {
-	b := of.waiting
-	of.waiting = nil
-	b.delay.Stop()
-	if of.running >= of.limits.Concurrent {
-		of.queue = append(of.queue, b)
-		return
-	}
-	g.run(key, of, b)
+	of.waiting.delay.Stop()
+	of.queue, of.waiting = append(of.queue, of.waiting), nil
+	g.next(key, of)
 }
 
-func (g *Batcher[Q, A]) run(key string, of *recipient[Q, A], b *batch[Q, A]) {
-	of.running++
-	go func() {
-		defer g.end(key, of, b)
-		b.answers, b.err = b.send(b.requests)
-		if b.err == nil && len(b.answers) != len(b.requests) {
-			b.err = fmt.Errorf("%d requests got %d results", len(b.requests), len(b.answers))
-		}
-	}()
+// next starts queued batches, as many as may run. The caller holds mu.
+func (g *Batcher[Q, A]) next(key string, of *recipient[Q, A]) {
+	for len(of.queue) > 0 && of.running < of.limits.Concurrent {
+		b := of.queue[0]
+		of.queue, of.running = of.queue[1:], of.running+1
+		go func() {
+			defer g.end(key, of, b)
+			b.answers, b.err = b.send(b.requests)
+			if b.err == nil && len(b.answers) != len(b.requests) {
+				b.err = fmt.Errorf("%d requests got %d results", len(b.requests), len(b.answers))
+			}
+		}()
+	}
 }
 
 // end wakes the callers of a batch, and starts the next one.
@@ -167,14 +166,11 @@ func (g *Batcher[Q, A]) end(key string, of *recipient[Q, A], b *batch[Q, A]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	of.running--
-	switch {
-	case len(of.queue) > 0:
-		next := of.queue[0]
-		of.queue = of.queue[1:]
-		g.run(key, of, next)
-	case of.waiting != nil:
+	if len(of.queue) == 0 && of.waiting != nil {
 		g.begin(key, of)
-	case of.running == 0:
+	}
+	g.next(key, of)
+	if of.running == 0 {
 		delete(g.recipients, key)
 	}
 }

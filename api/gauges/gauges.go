@@ -4,7 +4,6 @@ package gauges
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -75,18 +74,16 @@ func (c *Collector) Collect(into chan<- prometheus.Metric) {
 }
 
 func (c *Collector) read(ctx context.Context) ([]prometheus.Metric, error) {
-	open := backend.OpenWorkflows{Backend: c.Backend,
-		Query: fmt.Sprintf("%s IN ('%s', '%s', '%s')", workflows.AttributeKind.GetName(),
-			workflows.KindTask, workflows.KindRollout, workflows.KindServing)}
-	if err := open.Find(ctx); err != nil {
+	found, err := c.OpenOf(workflows.KindTask, workflows.KindRollout, workflows.KindServing).List(ctx)
+	if err != nil {
 		return nil, err
 	}
 	queues, err := c.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	metrics := releaseMetrics(open.Found, time.Now())
-	present := c.Presence(ctx, slices.Compact(slices.Sorted(maps.Values(queues)))...)
+	metrics := releaseMetrics(found, time.Now())
+	present := c.Presence(ctx, slices.Collect(maps.Values(queues))...)
 	for name, queue := range queues {
 		if there, known := reachability[present[queue].Reachable]; known {
 			metrics = append(metrics, prometheus.MustNewConstMetric(reachable, prometheus.GaugeValue, there, name))

@@ -95,8 +95,7 @@ var (
 // readBody reads a body of one of these types. The type of an empty body is not checked.
 func readBody(c echo.Context, types []string) (body []byte, contentType string, err error) {
 	body, err = io.ReadAll(http.MaxBytesReader(c.Response(), c.Request().Body, maxBody))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if problem.Has[*http.MaxBytesError](err) {
 		return nil, "", err
 	}
 	if err != nil {
@@ -130,6 +129,15 @@ func Decode[T any](c echo.Context, decode func([]byte) (T, strictyaml.Errors)) (
 	return document, wrong, nil
 }
 
+// DecodeValid reads a document with decode, and refuses it if it has errors. what names it in them.
+func DecodeValid[T any](c echo.Context, what string, decode func([]byte) (T, strictyaml.Errors)) (T, error) {
+	document, wrong, err := Decode(c, decode)
+	if err == nil && len(wrong) > 0 {
+		err = problem.InvalidDocument(what, wrong)
+	}
+	return document, err
+}
+
 // notJSON returns the error of a body that is declared as JSON but is not; else nil.
 func notJSON(body []byte, isJSON bool) strictyaml.Errors {
 	if !isJSON {
@@ -143,8 +151,7 @@ func notJSON(body []byte, isJSON bool) strictyaml.Errors {
 	found := strictyaml.FieldError{Reason: fmt.Sprintf(
 		"is not JSON, though its Content-Type says so (%v): send YAML as application/yaml",
 		err)}
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, is := errors.AsType[*json.SyntaxError](err); is {
 		found.Line = 1 + strings.Count(string(body[:min(int(syntax.Offset), len(body))]), "\n")
 	}
 	return strictyaml.Errors{found}
@@ -160,6 +167,14 @@ type Field struct {
 	Number *int
 	// Refused is the reason why the field is rejected, although other requests have it.
 	Refused string
+}
+
+// Unless returns the reason to refuse a field, "" if it is legal.
+func Unless(legal bool, reason string) string {
+	if legal {
+		return ""
+	}
+	return reason
 }
 
 // Fields reads a small JSON request strictly: it reports all unknown fields and wrong types at once. All fields and the
@@ -179,7 +194,7 @@ func FieldsWith(c echo.Context, more ExtraFields, fields ...Field) error {
 		return err
 	}
 	if wrong := notJSON(body, contentType == answer.TypeJSON); wrong != nil {
-		return problem.MalformedBody(wrong)
+		return problem.InvalidDocument("the body", wrong)
 	}
 	root, found, ok := strictyaml.Parse(body)
 	if ok {
@@ -196,7 +211,7 @@ func FieldsWith(c echo.Context, more ExtraFields, fields ...Field) error {
 		}
 	}
 	if errors := found.Sorted(); len(errors) > 0 {
-		return problem.MalformedBody(errors)
+		return problem.InvalidDocument("the body", errors)
 	}
 	return nil
 }

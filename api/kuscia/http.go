@@ -1,19 +1,25 @@
 package kuscia
 
 import (
+	"bytes"
 	"context"
-	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/auth"
 )
 
@@ -22,112 +28,88 @@ const HeaderToken = "Token"
 
 // Handler serves Kuscia's API over HTTP.
 type Handler struct {
-	echo  *echo.Echo
-	paths map[string]bool
-	guard auth.Guard
-	token auth.Token
-	// authorities are the CAs of accepted client certificates; nil: none is required.
-	authorities *x509.CertPool
-	log         *slog.Logger
+	echo     *echo.Echo
+	paths    map[string]bool
+	security Security
+	log      *slog.Logger
 }
 
 // NewHandler creates the handler. It enforces security on every listener: the HTTP API serves the same paths, and must
 // not bypass it.
-func NewHandler(service *Service, security Security) *Handler {
-	h := &Handler{echo: echo.New(), paths: map[string]bool{}, guard: security.guard(), token: security.Token,
-		authorities: security.authorities(), log: service.log}
+func NewHandler(s *Service, security Security) *Handler {
+	h := &Handler{echo: echo.New(), paths: map[string]bool{}, security: security, log: s.log}
 	h.echo.HideBanner, h.echo.HidePort = true, true
 	h.echo.HTTPErrorHandler = h.handleNotFound
-	h.echo.Pre(h.logRequests, h.checkOrigin, h.redirectTrailingSlash, h.requireCredentials)
-	for _, route := range routes(service) {
-		h.paths[route.path] = true
-		h.echo.POST(route.path, func(c echo.Context) error {
-			h.answer(c.Response(), c.Request(), route)
-			return nil
-		})
-	}
+	h.echo.Pre(answer.LogRequests(h.log, "request of Kuscia's API", "/healthZ"), h.checkOrigin, h.redirectTrailingSlash,
+		h.requireCredentials)
+	handle(h, "/api/v1/serving/create", s.CreateServing)
+	handle(h, "/api/v1/serving/update", s.UpdateServing)
+	handle(h, "/api/v1/serving/delete", s.DeleteServing)
+	handle(h, "/api/v1/serving/query", s.QueryServing)
+	handle(h, "/api/v1/serving/status/batchQuery", s.BatchQueryServingStatus)
+	handle(h, "/api/v1/appimage/create", s.CreateAppImage)
+	handle(h, "/api/v1/appimage/update", s.UpdateAppImage)
+	handle(h, "/api/v1/appimage/delete", s.DeleteAppImage)
+	handle(h, "/api/v1/appimage/query", s.QueryAppImage)
+	handle(h, "/api/v1/appimage/list", s.ListAppImage)
+	handle(h, "/api/v1/appimage/batchQuery", s.BatchQueryAppImage)
+	handle(h, "/healthZ", s.HealthZ)
 	return h
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.echo.ServeHTTP(w, r) }
 
-// route is one operation. call decodes the request with decode, and executes it.
-type route struct {
-	path string
-	call func(ctx context.Context, decode func(proto.Message) error) (proto.Message, error)
-}
-
-func routes(s *Service) []route {
-	return []route{
-		newRoute("/api/v1/serving/create", s.CreateServing), newRoute("/api/v1/serving/update", s.UpdateServing),
-		newRoute("/api/v1/serving/delete", s.DeleteServing),
-		newRoute("/api/v1/serving/query", s.QueryServing),
-		newRoute("/api/v1/serving/status/batchQuery", s.BatchQueryServingStatus),
-		newRoute("/api/v1/appimage/create", s.CreateAppImage), newRoute("/api/v1/appimage/update", s.UpdateAppImage),
-		newRoute("/api/v1/appimage/delete", s.DeleteAppImage),
-		newRoute("/api/v1/appimage/query", s.QueryAppImage), newRoute("/api/v1/appimage/list", s.ListAppImage),
-		newRoute("/api/v1/appimage/batchQuery", s.BatchQueryAppImage),
-		newRoute("/healthZ", s.HealthZ),
-	}
-}
-
-func newRoute[Q any, R interface {
+// handle adds the route of an operation.
+func handle[Q any, R interface {
 	*Q
 	proto.Message
-}, A proto.Message](path string, operation func(context.Context, R) (A, error)) route {
-	return route{path: path, call: func(ctx context.Context, decode func(proto.Message) error) (proto.Message, error) {
+}, A proto.Message](h *Handler, path string, operation func(context.Context, R) (A, error)) {
+	h.paths[path] = true
+	h.echo.POST(path, func(c echo.Context) error {
 		request := R(new(Q))
-		if err := decode(request); err != nil {
-			return nil, err
-		}
-		return operation(ctx, request)
-	}}
+		return h.answer(c, request, func() (proto.Message, error) { return operation(c.Request().Context(), request) })
+	})
 }
 
-// answer executes a request. The HTTP status is always 200.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, route route) {
-	f := formOf(r.Header.Get(echo.HeaderContentType))
-	body, err := h.call(w, r, f, route)
+// answer decodes and executes a request. The HTTP status is always 200.
+func (h *Handler) answer(c echo.Context, request proto.Message, execute func() (proto.Message, error)) error {
+	body, err := h.call(c, request, execute)
 	if err != nil {
-		code := int32(codeUnexpected)
-		var own *refusal
-		if errors.As(err, &own) {
-			code = own.code
-		}
-		body = frameworkError(code, err.Error())
+		body = frameworkError(codeOf(err, codeUnexpected), err.Error())
 	}
 	contentType := typeJSONUTF8
-	if f == formProtobuf {
+	if isProtobuf(c.Request().Header.Get(echo.HeaderContentType)) {
 		contentType = typeProtobuf
 	}
-	w.Header().Set(echo.HeaderContentType, contentType)
-	w.WriteHeader(http.StatusOK)
-	if _, err := w.Write(body); err != nil {
-		h.log.Debug("a response of Kuscia's API could not be sent", "path", route.path, "error", err)
-	}
+	return c.Blob(http.StatusOK, contentType, body)
 }
 
 // call executes an operation; a panic becomes an error.
-func (h *Handler) call(w http.ResponseWriter, r *http.Request, f form, route route) (body []byte, err error) {
+func (h *Handler) call(c echo.Context, request proto.Message, execute func() (proto.Message, error)) (body []byte,
+	err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			h.log.Error("panic in an operation of Kuscia's API", "panic", value, "stack", string(debug.Stack()))
 			err = fmt.Errorf("doBizProcess panic, err: %v", value)
 		}
 	}()
-	if err := refuseBrowser(r); err != nil {
+	if err := refuseBrowser(c.Request()); err != nil {
 		return nil, err
 	}
-	raw, err := readBody(w, r)
+	raw, err := readBody(c.Response(), c.Request())
 	if err != nil {
 		return nil, err
 	}
-	answer, err := route.call(r.Context(), func(request proto.Message) error { return decode(f, raw, request) })
+	contentType := c.Request().Header.Get(echo.HeaderContentType)
+	if err := decode(contentType, raw, request); err != nil {
+		return nil, err
+	}
+	answer, err := execute()
 	if err != nil {
 		return nil, err
 	}
-	if f == formProtobuf {
+	if isProtobuf(contentType) {
 		return proto.Marshal(answer)
 	}
 	return encodeJSON(answer)
@@ -150,7 +132,7 @@ func (h *Handler) redirectTrailingSlash(next echo.HandlerFunc) echo.HandlerFunc 
 // checkOrigin refuses requests to unknown hosts, and requests that a browser sends for a page of another site.
 func (h *Handler) checkOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if err := h.guard.Admit(c.Request()); err != nil {
+		if err := h.security.guard().Admit(c.Request()); err != nil {
 			return c.Blob(http.StatusForbidden, typeJSONUTF8, frameworkError(codeRequestValidate, err.Error()))
 		}
 		return next(c)
@@ -160,10 +142,10 @@ func (h *Handler) checkOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 // requireCredentials answers 401 without the token, and 403 without the required client certificate, for all paths.
 func (h *Handler) requireCredentials(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !h.token.Matches(c.Request().Header.Get(HeaderToken)) {
+		if !h.security.Token.Matches(c.Request().Header.Get(HeaderToken)) {
 			return c.NoContent(http.StatusUnauthorized)
 		}
-		if h.authorities != nil && !auth.PresentsCertificate(c.Request(), h.authorities) {
+		if cas := h.security.authorities(); cas != nil && !auth.PresentsCertificate(c.Request(), cas) {
 			return c.Blob(http.StatusForbidden, typeJSONUTF8,
 				frameworkError(codeRequestValidate, "Kuscia's API requires a client certificate "+
 					"(--kuscia-protocol MTLS), and this connection has none issued by its CA: use the address of "+
@@ -174,33 +156,114 @@ func (h *Handler) requireCredentials(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // handleNotFound answers requests for unknown paths and methods.
-func (h *Handler) handleNotFound(_ error, c echo.Context) {
-	if c.Response().Committed {
-		return
+func (h *Handler) handleNotFound(err error, c echo.Context) {
+	if !c.Response().Committed {
+		err = c.Blob(http.StatusNotFound, typePlain, []byte("404 page not found"))
 	}
-	c.Response().Header().Set(echo.HeaderContentType, typePlain)
-	c.Response().WriteHeader(http.StatusNotFound)
-	if _, err := c.Response().Write([]byte("404 page not found")); err != nil {
-		h.log.Debug("a response of Kuscia's API could not be sent", "error", err)
+	if err != nil {
+		h.log.Debug("a response of Kuscia's API could not be sent", "path", c.Path(), "error", err)
 	}
 }
 
-// logRequests writes one log line for each completed request; health checks are logged at debug level.
-func (h *Handler) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		began := time.Now()
-		err := next(c)
-		if err != nil {
-			c.Error(err)
-		}
-		level := slog.LevelInfo
-		if c.Request().URL.Path == "/healthZ" {
-			level = slog.LevelDebug
-		}
-		h.log.Log(c.Request().Context(), level, "request of Kuscia's API", "method", c.Request().Method, "path",
-			c.Request().URL.Path,
-			"status", c.Response().Status, "bytes", c.Response().Size, "took",
-			time.Since(began).Round(time.Microsecond), "from", c.RealIP())
+// Media types of bodies.
+const (
+	typeJSON     = "application/json"
+	typeJSONUTF8 = "application/json; charset=utf-8"
+	typeProtobuf = "application/x-protobuf"
+	typePlain    = "text/plain"
+)
+
+// maxBody is the maximum request size in bytes, on HTTP and gRPC. The content has to fit into an object of the home
+// cluster, whose limit is lower.
+const maxBody = 2 << 20
+
+func isProtobuf(contentType string) bool { return strings.HasPrefix(contentType, typeProtobuf) }
+
+// refuseBrowser refuses a request from a browser whose body type a page of any site may send without a CORS preflight,
+// such as text/plain. Scripts may use these types.
+func refuseBrowser(r *http.Request) error {
+	contentType := r.Header.Get("Content-Type")
+	if strings.HasPrefix(contentType, typeJSON) || isProtobuf(contentType) ||
+		!auth.FromBrowser(r.Header) {
 		return nil
 	}
+	return invalid("a browser sent this request, with the Content-Type %q, which any page may send: send %s",
+		contentType, typeJSON)
+}
+
+// decode decodes a request. As in Kuscia, none of its fields are read from other types, including HTML forms.
+func decode(contentType string, body []byte, into proto.Message) error {
+	switch {
+	case contentType == "", contentType == typePlain, strings.HasPrefix(contentType, typeJSON):
+		return decodeJSON(body, into)
+	case isProtobuf(contentType):
+		return proto.Unmarshal(body, into)
+	}
+	return nil
+}
+
+// decodeJSON decodes JSON with protojson, ignoring unknown fields. If that fails, it decodes with encoding/json, which
+// accepts repeated keys and trailing text, but no unknown fields; clients see the errors of encoding/json.
+func decodeJSON(body []byte, into proto.Message) error {
+	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, into) == nil {
+		return nil
+	}
+	proto.Reset(into)
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if path := nullElement(into.ProtoReflect()); path != "" {
+		return fmt.Errorf("doBizProcess panic, err: %s is null", path)
+	}
+	return nil
+}
+
+// nullElement returns the path of a null in a list of messages, which only encoding/json accepts; "" if there is none.
+func nullElement(message protoreflect.Message) (path string) {
+	_ = protorange.Range(message, func(values protopath.Values) error {
+		element, is := values.Index(-1).Value.Interface().(protoreflect.Message)
+		if !is || element.IsValid() {
+			return nil
+		}
+		path = strings.TrimPrefix(values.Path[1:].String(), ".")
+		return protorange.Terminate
+	})
+	return path
+}
+
+// encodeJSON encodes a response as protojson does, with the field names of the .proto files and with default values.
+// protojson inserts random blanks, which are removed: some clients search for `"code":0`.
+func encodeJSON(answer proto.Message) ([]byte, error) {
+	spread, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(answer)
+	if err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, spread); err != nil {
+		return nil, err
+	}
+	return compact.Bytes(), nil
+}
+
+// frameworkError is the response body for a request that reached no operation. It has no details and no data, and is
+// JSON even for protobuf requests.
+func frameworkError(code int32, message string) []byte {
+	raw, err := json.Marshal(map[string]any{"status": map[string]any{"code": code, "message": message}})
+	if err != nil {
+		panic(err) // a number and a string
+	}
+	return raw
+}
+
+// readBody reads a request's body, and stops reading if it is too large.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
+		return nil, invalid("the body is larger than %d bytes: nothing so large can be kept; let the application "+
+			"fetch what is large",
+			tooLarge.Limit)
+	}
+	return body, err
 }

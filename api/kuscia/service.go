@@ -8,13 +8,20 @@ package kuscia
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"slipway.io/slipway/api/auth"
+	"slipway.io/slipway/api/declared"
+	"slipway.io/slipway/api/kuscia/convert"
 	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
 //go:generate protogen proto . slipway.io/slipway/api/kuscia
@@ -75,17 +82,132 @@ func refused(code int32, format string, args ...any) error {
 // invalid refuses a request that is wrong regardless of the current state.
 func invalid(format string, args ...any) error { return refused(codeRequestValidate, format, args...) }
 
+// codeOf returns the error's own code; operation, the code of the operation, if it has none.
+func codeOf(err error, operation int32) int32 {
+	if own, is := errors.AsType[*refusal](err); is {
+		return own.code
+	}
+	return operation
+}
+
 // outcome returns the status of a response: success without an error, else the error's code or, if it has none, that of
 // the operation.
 func outcome(err error, operation int32) *kusciapb.Status {
-	status := &kusciapb.Status{Code: codeSuccess, Message: "success", Details: []*anypb.Any{}}
 	if err == nil {
-		return status
+		return &kusciapb.Status{Code: codeSuccess, Message: "success", Details: []*anypb.Any{}}
 	}
-	status.Code, status.Message = operation, err.Error()
-	var own *refusal
-	if errors.As(err, &own) {
-		status.Code = own.code
+	return &kusciapb.Status{Code: codeOf(err, operation), Message: err.Error(), Details: []*anypb.Any{}}
+}
+
+// homeStore is the part of the home cluster that this package reads and writes. Errors are failure.Error with the kinds
+// NotFound, Conflict, Refused, Forbidden and Unreachable.
+type homeStore interface {
+	declared.Home
+	// ListAppImages reads one page sorted by name; next is "" on the last page.
+	ListAppImages(ctx context.Context, limit int, cursor string) (items []kuscia.AppImage, next string, err error)
+	DeleteAppImage(ctx context.Context, name string) error
+	// DeleteServing returns a Conflict if the ID now belongs to another serving.
+	DeleteServing(ctx context.Context, stored *kuscia.KusciaDeployment) error
+	// CheckCluster returns an error if the home cluster cannot be read.
+	CheckCluster(ctx context.Context) error
+}
+
+// writer checks and writes servings.
+func (s *Service) writer() declared.Writer { return declared.Writer{Home: s.store} }
+
+// readImages returns the function that reads the AppImages of parties.
+func (s *Service) readImages(ctx context.Context) convert.ReadImages {
+	return func(parties []kuscia.Party) (convert.Images, error) { return s.writer().Images(ctx, parties) }
+}
+
+// notFound is the error for a missing object, with the API server's message: clients recognise it by the message,
+// because there is no code for it.
+func notFound(resource, name string) error {
+	return failure.New(failure.NotFound, "%s.%s %q not found", resource, kuscia.GroupVersion.Group, name)
+}
+
+// getServing reads a serving. A serving that is being deleted is not found.
+func (s *Service) getServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error) {
+	missing := notFound(kuscia.KusciaDeploymentResource.Resource, id)
+	if declared.CheckName(id) != nil {
+		return nil, missing
 	}
-	return status
+	serving, err := s.store.GetServing(ctx, id)
+	if failure.Is(err, failure.NotFound) || err == nil && serving.DeletionTimestamp != nil {
+		return nil, missing
+	}
+	return serving, err
+}
+
+// getAppImage reads an AppImage.
+func (s *Service) getAppImage(ctx context.Context, name string) (*kuscia.AppImage, error) {
+	missing := refused(codeAppImageNotExists, "%s", notFound(kuscia.AppImageResource.Resource, name))
+	if declared.CheckName(name) != nil {
+		return nil, missing
+	}
+	image, err := s.store.GetAppImage(ctx, name)
+	if failure.Is(err, failure.NotFound) {
+		return nil, missing
+	}
+	return image, err
+}
+
+// Protocol is the protection of Kuscia's API.
+type Protocol string
+
+// The protocols.
+const (
+	// NOTLS: no TLS and no token; for loopback only.
+	NOTLS Protocol = "NOTLS"
+	// TLS: TLS and a token.
+	TLS Protocol = "TLS"
+	// MTLS: TLS, a token and client certificates.
+	MTLS Protocol = "MTLS"
+)
+
+// Security holds the settings that protect Kuscia's API. The zero Security is NOTLS on a loopback address.
+type Security struct {
+	// TLS is nil for NOTLS.
+	TLS *tls.Config
+	// Token is required of every request.
+	Token auth.Token
+	// Hosts are the host names that requests may be addressed to.
+	Hosts auth.Hosts
+}
+
+// guard returns the checks before the token, which Kuscia's clients send in a header of their own.
+func (s Security) guard() auth.Guard { return auth.Guard{Hosts: s.Hosts} }
+
+// authorities returns the CAs of accepted client certificates; nil: none is required.
+func (s Security) authorities() *x509.CertPool {
+	if s.TLS == nil {
+		return nil
+	}
+	return s.TLS.ClientCAs
+}
+
+// Files are the paths of a Security's parts.
+type Files struct {
+	// Certificate and Key belong to the listener, CA verifies client certificates, Token contains the token.
+	Certificate, Key, CA, Token string
+}
+
+// thisAPI names the API in errors.
+const thisAPI = "Kuscia's API"
+
+// LoadSecurity reads the files of a protocol. It creates a missing token file.
+func LoadSecurity(protocol Protocol, files Files) (Security, error) {
+	if protocol == NOTLS {
+		return Security{}, nil
+	}
+	ca := ""
+	if protocol == MTLS {
+		ca = files.CA
+	}
+	config, err := auth.LoadTLS(thisAPI, files.Certificate, files.Key, ca, tls.RequireAndVerifyClientCert)
+	if err != nil {
+		return Security{}, err
+	}
+	token, err := auth.LoadToken(thisAPI, files.Token)
+	return Security{TLS: config, Token: token}, err
 }

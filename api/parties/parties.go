@@ -17,7 +17,6 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/execution"
@@ -33,12 +32,9 @@ type Handlers struct {
 	*backend.Backend
 }
 
-// New creates the handlers.
-func New(b *backend.Backend) *Handlers { return &Handlers{b} }
-
 // ListParties answers GET /api/v1/parties: every Party object, and the party "default", which needs no object.
 func (h *Handlers) ListParties(c echo.Context, params schema.ListPartiesParams) error {
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.partyPage,
+	return answer.Objects(c, params.Limit, params.Cursor, h.partyPage,
 		func(s *schema.PartyState) (schema.PartyState, error) { return *s, nil })
 }
 
@@ -47,7 +43,7 @@ func (h *Handlers) partyPage(ctx context.Context, limit int, cursor string) (sta
 	err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(after) > 0 && catalog.ValidParty(string(after)) != nil {
-		return nil, "", page.BadCursor()
+		return nil, "", answer.BadCursor()
 	}
 	objects, err := h.Home.ListParties(ctx)
 	if err != nil {
@@ -88,11 +84,11 @@ func builtInParty() schema.PartyState {
 
 // addPresence adds the workers of each party.
 func (h *Handlers) addPresence(ctx context.Context, states []schema.PartyState) {
-	queues := map[string]bool{}
+	var queues []string
 	for _, state := range states {
-		queues[state.Queue] = true
+		queues = append(queues, state.Queue)
 	}
-	found := h.Presence(ctx, slices.Sorted(maps.Keys(queues))...)
+	found := h.Presence(ctx, queues...)
 	for i := range states {
 		setPresence(&states[i], found[states[i].Queue])
 	}
@@ -163,10 +159,7 @@ func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
 		return err
 	}
 	created, changed, err := h.Home.PutParty(c.Request().Context(), name, spec)
-	if err != nil {
-		return problem.RefusedIsMalformed(err)
-	}
-	return c.JSON(answer.PutStatus(created), schema.PutPartyResult{Name: name, Changed: changed})
+	return answer.Put(c, created, schema.PutPartyResult{Name: name, Changed: changed}, err)
 }
 
 // DeleteParty answers DELETE /api/v1/parties/{name}.
@@ -203,10 +196,11 @@ func (h *Handlers) partyInUse(ctx context.Context, name string) error {
 	open := backend.OpenWorkflows{Backend: h.Backend,
 		Query: fmt.Sprintf("(%s = '%s' OR %s = '%s')", attribute, name, attribute,
 			workflows.CutMarker)}
-	if err := open.Find(ctx); err != nil {
+	found, err := open.List(ctx)
+	if err != nil {
 		return err
 	}
-	for _, workflowID := range slices.Sorted(maps.Keys(open.Found)) {
+	for _, workflowID := range slices.Sorted(maps.Keys(found)) {
 		described, err := h.Describe(ctx, workflowID)
 		if err != nil {
 			return err
@@ -214,7 +208,7 @@ func (h *Handlers) partyInUse(ctx context.Context, name string) error {
 		if execution.IsOpen(described) {
 			return problem.Conflict.Because("party %s cannot be deleted while the release %s, which %s, is running: "+
 				"wait until it has ended, or stop it",
-				name, workflowID, namesParty(open.Found[workflowID], name)).HeldBy(workflowID)
+				name, workflowID, namesParty(found[workflowID], name)).HeldBy(workflowID)
 		}
 	}
 	return nil

@@ -3,17 +3,24 @@ package plans
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"iter"
 	"slices"
 	"time"
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/workflows"
 )
@@ -26,39 +33,38 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 		document = x.rerun.document
 	}
 	_, wrong := document.Validate()
-	if len(wrong) > 0 {
-		return x.refused(problem.Fields(wrong))
+	if err := x.refuse(wrong); err != nil {
+		return err
 	}
 	snapshot, wrong, err := x.resolve(ctx, document)
 	if err != nil {
 		return err
 	}
-	if len(wrong) > 0 {
-		return x.refused(problem.Fields(wrong))
+	if err := x.refuse(wrong); err != nil {
+		return err
 	}
 	x.snapshot = snapshot
 	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds, x.snapshot.Times = x.plan,
-		int64(x.UnreachableBudget/time.Second), x.times
+		x.BudgetSeconds(), x.times
 	if x.rerun != nil {
 		x.snapshot.RerunOf = x.rerun.task
 	}
-	never := append(x.neverOpens(), servicesNeverOpen(x.snapshot)...)
-	if len(never) > 0 {
-		return x.refused(never)
+	if err := x.refuse(append(x.neverOpens(), servicesNeverOpen(x.snapshot)...)); err != nil {
+		return err
 	}
 	unknown, err := x.findQueues(ctx)
 	if err != nil {
 		return err
 	}
-	if len(unknown) > 0 {
-		return x.refused(unknown)
-	}
-	return nil
+	return x.refuse(unknown)
 }
 
-func (x *taskStart) refused(problems []schema.FieldProblem) error {
-	return problem.Refused.Because("plan %s cannot be executed, and nothing was changed: %s", x.plan,
-		problem.Summary(problems)).Listing(problems)
+// refuse refuses the execution because of these problems; nil if there are none.
+func (x *taskStart) refuse(problems []schema.FieldProblem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return problem.Refused.Listing(problems, "plan %s cannot be executed, and nothing was changed", x.plan)
 }
 
 // findQueues fills in the task queues of all parties with selected workloads, and returns the parties that do not
@@ -71,18 +77,15 @@ func (x *taskStart) findQueues(ctx context.Context) (unknown []schema.FieldProbl
 			if _, found := x.snapshot.Queues[party]; found || missing[party] {
 				continue
 			}
-			queue, known, err := x.Home.Queue(ctx, party)
-			if err != nil {
+			queue, reason, err := x.QueueOf(ctx, party)
+			switch {
+			case err != nil:
 				return nil, err
-			}
-			if known {
+			case reason == "":
 				x.snapshot.Queues[party] = queue
-				continue
+			default:
+				missing[party], unknown = true, append(unknown, itemProblem(n, workload, reason))
 			}
-			missing[party] = true
-			unknown = append(unknown, itemProblem(n, workload, "party "+party+
-				" is not known: create a Party object of that name in the engine's namespace, or a namespace of that "+
-				"name in the home cluster"))
 		}
 	}
 	return unknown, nil
@@ -90,12 +93,7 @@ func (x *taskStart) findQueues(ctx context.Context) (unknown []schema.FieldProbl
 
 // itemProblem is a problem with a workload of item n, an index into the document.
 func itemProblem(n int, workload catalog.Workload, reason string) schema.FieldProblem {
-	return itemFinding(n, workload.String()+": "+reason)
-}
-
-// itemFinding is a finding on item n, an index into the document; the reason names what it is about.
-func itemFinding(n int, reason string) schema.FieldProblem {
-	return keyFinding(n, "", reason)
+	return keyFinding(n, "", workload.String()+": "+reason)
 }
 
 // keyFinding is a finding on a key of item n; "" means its serviceId.
@@ -138,8 +136,7 @@ func (x *taskStart) preflight(ctx context.Context) error {
 		}
 		for i, outcome := range outcomes {
 			if outcome.Rollout != nil {
-				found := x.rolloutFindings(order[i][0], *outcome.Rollout)
-				refusals, x.warnings = append(refusals, found.refusals...), append(x.warnings, found.warnings...)
+				refusals = append(refusals, x.rolloutRefusals(order[i][0], *outcome.Rollout)...)
 			}
 			known := slices.ContainsFunc(absent, func(a backend.UnreachableParty) bool {
 				return a.Name == outcome.Party
@@ -156,16 +153,10 @@ func (x *taskStart) preflight(ctx context.Context) error {
 			}
 		}
 	}
-	switch {
-	case len(absent) > 0:
-		unreachable := x.ExplainUnreachable(ctx, absent...)
-		return problem.Unreachable.Because("plan %s was not executed: %s cannot be reached (%s); nothing was changed",
-			x.plan,
-			unreachable[0].Field, unreachable[0].Reason).Listing(unreachable)
-	case len(refusals) > 0:
-		return x.refused(refusals)
+	if len(absent) > 0 {
+		return x.Unreachable(ctx, "plan "+x.plan+" was not executed", absent...)
 	}
-	return nil
+	return x.refuse(refusals)
 }
 
 // problemsOf converts the refusals of a party to problems of items. It omits items that rollouts release: their direct
@@ -238,4 +229,108 @@ func (x *taskStart) runPreflight(ctx context.Context, places []itemCheck) (outco
 			" be executed?"}
 	outcomes, err = check.Run(ctx, input)
 	return outcomes, append(order, rollouts...), err
+}
+
+// neverOpens refuses the task's times if they never allow a beginning: the plan's own, those of this execution, or both
+// combined.
+func (x *taskStart) neverOpens() []schema.FieldProblem {
+	own := start.NeverOpens("windows", "", x.snapshot.Document.Times)
+	if len(own) > 0 || x.times.AnyTime() { // this execution adds no times
+		return own
+	}
+	if never := start.NeverOpens("windows", "the times of this execution, not those of the plan, ",
+		x.times); len(never) > 0 {
+		return never
+	}
+	return start.NeverOpens("windows", "the times of this execution and those of the plan together ",
+		x.snapshot.AllTimes()...)
+}
+
+// servicesNeverOpen refuses items released by rollouts whose policy windows never open.
+func servicesNeverOpen(snapshot plan.Snapshot) (all []schema.FieldProblem) {
+	for n, times := range policies(snapshot) {
+		if why, never := window.NeverOpens(time.Now(), times); never {
+			all = append(all, keyFinding(n, "", "the windows of the service's policy "+why))
+		}
+	}
+	return all
+}
+
+// timeWarnings returns which times would delay the task if it began now, and which times are in the past.
+func (x *taskStart) timeWarnings(now time.Time) (all []schema.FieldProblem) {
+	add := func(field, reason string) {
+		if reason != "" {
+			all = append(all, schema.FieldProblem{Field: field, Reason: reason})
+		}
+	}
+	add("", window.DelayReason(now, x.snapshot.AllTimes()...))
+	for n, times := range policies(x.snapshot) {
+		if held := window.DelayReason(now, times); held != "" {
+			all = append(all, keyFinding(n, "", "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+
+				", "+held))
+		}
+	}
+	if x.rerun == nil || !x.rerun.keepsTimes {
+		add("notBefore", x.times.Lapsed(now))
+	}
+	if x.rerun == nil { // for a rerun, the plan's time is expected to be in the past
+		add("notBefore", x.snapshot.Document.Lapsed(now))
+	}
+	return all
+}
+
+// policies yields the times of the policies of items released by rollouts, by index into the document.
+func policies(snapshot plan.Snapshot) iter.Seq2[int, window.Times] {
+	return func(yield func(int, window.Times) bool) {
+		for n, item := range snapshot.Document.Items {
+			if !snapshot.RollsOut(n) {
+				continue
+			}
+			read, wrong := strategy.ReadService(snapshot.Services[item.ServiceID])
+			if len(wrong) > 0 {
+				continue // plan.Resolve reports the errors
+			}
+			if !yield(n, read.Policy.Times) {
+				return
+			}
+		}
+	}
+}
+
+// rolloutCheck returns the preflight of a rollout that will release a workload of the plan. The image that it brings is
+// not known yet.
+func (x *taskStart) rolloutCheck(ctx context.Context, at itemCheck) (workflows.RolloutPreflight, error) {
+	check, refusal, err := rollouts.NewPreflight(ctx, x.Backend, *at.spec, x.snapshot.Queues[at.spec.Party])
+	check.Request.Build = at.request.Build
+	if refusal != "" {
+		err = x.refuse([]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
+	}
+	return check, err
+}
+
+// rolloutRefusals returns why the preflight of a rollout refuses the plan, and adds its warnings. A claim of another
+// release of this engine is only a warning, because that release may have ended when the item begins.
+func (x *taskStart) rolloutRefusals(at itemCheck, found rollout.PreflightResult) (refusals []schema.FieldProblem) {
+	warnings := found.Notices
+	for _, refusal := range found.Refusals {
+		key := ""
+		if refusal.Field == source.KeyPackage || refusal.Field == source.KeyRepository {
+			key = refusal.Field
+		}
+		refusals = append(refusals, keyFinding(at.item, key, refusal.Reason))
+	}
+	if found.Holder != "" {
+		holder := workload.ParseHolder(found.Holder)
+		if holder.Engine.Differs(x.engine) {
+			refusals = append(refusals, keyFinding(at.item, "", fmt.Sprintf("%s is held by %s: %s", found.HeldObject,
+				holder.NameFor(x.engine), workload.ForeignReason(holder))))
+		} else {
+			warnings = append([]string{fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when "+
+				"it begins", found.HeldObject, holder.WorkflowID)}, warnings...)
+		}
+	}
+	for _, warning := range append(warnings, at.spec.Strategy.Warnings(at.spec.Workload(), found.Replicas)...) {
+		x.warnings = append(x.warnings, keyFinding(at.item, "", warning))
+	}
+	return refusals
 }

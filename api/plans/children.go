@@ -3,6 +3,7 @@ package plans
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -10,45 +11,44 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
+	"golang.org/x/sync/errgroup"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/source"
 )
 
 // maxConcurrentCalls is the number of workflows that are queried at the same time for one task.
 const maxConcurrentCalls = 8
 
 // taskReader reads a task and the releases of its services. It remembers what has not changed, so that repeated reads
-// query workers only for what is new. Only one goroutine at a time may use it.
+// query workers only for what is new.
 type taskReader struct {
 	*Handlers
-	// runID and length are the run and the history length that the remembered task belongs to.
-	runID  string
-	length int64
-	task   plan.Task
+	id     string
+	memory backend.Memory[plan.Task]
 	// childMaxAge is the maximum age of the remembered status of a running service; 0 means that each read refreshes
 	// it.
 	childMaxAge time.Duration
 
-	mu         sync.Mutex
-	childCache map[string]childSnapshot
-	// rollouts are the readers of the rollouts that release services, by rollout name.
-	rollouts map[string]*rollouts.Reader
+	// reading is held during a read, whose goroutines share the maps.
+	reading sync.Mutex
+	// children maps the workflows of services to their childSnapshots, rollouts the names of the rollouts that release
+	// services to their rollouts.Readers.
+	children, rollouts sync.Map
 }
 
 // childSnapshot is the last known release of a service.
 type childSnapshot struct {
-	// runID and length are the run and the history length of the status: it is queried again when there is another run
-	// or the history has grown.
-	runID  string
-	length int64
-	status plan.ServiceStatus
+	backend.Memory[plan.ServiceStatus]
 	// workloads maps activity IDs to workloads; nil until needed.
 	workloads map[string]string
 	// shown is the service as returned at the time shownAt.
@@ -56,8 +56,8 @@ type childSnapshot struct {
 	shownAt time.Time
 }
 
-func newTaskReader(h *Handlers) *taskReader {
-	return &taskReader{Handlers: h, childCache: map[string]childSnapshot{}, rollouts: map[string]*rollouts.Reader{}}
+func newTaskReader(h *Handlers, id string) *taskReader {
+	return &taskReader{Handlers: h, id: id}
 }
 
 const (
@@ -68,41 +68,18 @@ const (
 	childMaxAge = 500 * time.Millisecond
 )
 
-// cachedReader is the shared reader of a task.
-type cachedReader struct {
-	mu     sync.Mutex
-	reader *taskReader
-}
-
 // readTaskCached reads a task with its cached reader. After a write through this server, a new reader is used.
 func (h *Handlers) readTaskCached(ctx context.Context, id string) (taskSnapshot, error) {
 	kept, err := recent.Get(ctx, h.Recent, "the reader of task "+id, readerTTL,
-		func(context.Context) (*cachedReader, error) {
-			reader := newTaskReader(h)
+		func(context.Context) (*taskReader, error) {
+			reader := newTaskReader(h, id)
 			reader.childMaxAge = childMaxAge
-			return &cachedReader{reader: reader}, nil
+			return reader, nil
 		})
 	if err != nil {
 		return taskSnapshot{}, err
 	}
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	return h.readTask(ctx, id, kept.reader)
-}
-
-// queryTask returns the task as reported by its workflow, which is queried only if its history has grown.
-func (r *taskReader) queryTask(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) (plan.Task,
-	error) {
-	if runID := info.GetExecution().GetRunId(); runID != r.runID || info.GetHistoryLength() != r.length {
-		var task plan.Task
-		if err := r.Query(ctx, plan.WorkflowID(id), &task); err != nil {
-			return plan.Task{}, err
-		}
-		r.runID, r.length, r.task = runID, info.GetHistoryLength(), task
-	}
-	task := r.task
-	task.Services = slices.Clone(task.Services) // the caller fills in the state of the services' own workflows
-	return task, nil
+	return kept.read(ctx)
 }
 
 // fillServices adds the workloads of running services, with the progress that their activities report. A service that
@@ -110,24 +87,29 @@ func (r *taskReader) queryTask(ctx context.Context, id string, info *workflowpb.
 func (r *taskReader) fillServices(ctx context.Context, task *plan.Task) {
 	ctx, cancel := backend.WithCallTimeout(ctx)
 	defer cancel()
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, maxConcurrentCalls)
-	for i := range task.Services {
-		if task.Services[i].State != plan.ItemRunning {
-			continue
+	_ = forEachService(*task, func(i int, workflowID string) error {
+		if task.Services[i].State == plan.ItemRunning {
+			r.fillService(ctx, workflowID, &task.Services[i])
 		}
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			r.fillService(ctx, plan.ItemWorkflowID(task.ID, i+1, task.Services[i].ServiceID), &task.Services[i])
-		})
-	}
-	wg.Wait()
+		return nil
+	})
 	task.ShowWait()
 }
 
+// forEachService calls each service of a task with its index and the ID of its workflow, several at a time, and returns
+// the first error.
+func forEachService(task plan.Task, call func(i int, workflowID string) error) error {
+	var calls errgroup.Group
+	calls.SetLimit(maxConcurrentCalls)
+	for i, service := range task.Services {
+		calls.Go(func() error { return call(i, plan.ItemWorkflowID(task.ID, i+1, service.ServiceID)) })
+	}
+	return calls.Wait()
+}
+
 func (r *taskReader) fillService(ctx context.Context, workflowID string, service *plan.ServiceStatus) {
-	child := r.recall(workflowID)
+	remembered, _ := r.children.Load(workflowID)
+	child, _ := remembered.(childSnapshot)
 	if time.Since(child.shownAt) < r.childMaxAge {
 		*service = child.shown
 		return
@@ -137,40 +119,27 @@ func (r *taskReader) fillService(ctx context.Context, workflowID string, service
 		return
 	}
 	info := described.GetWorkflowExecutionInfo()
-	if runID := info.GetExecution().GetRunId(); runID != child.runID || info.GetHistoryLength() != child.length {
-		fresh := childSnapshot{runID: runID, length: info.GetHistoryLength()}
-		if r.Query(ctx, workflowID, &fresh.status) == nil {
-			child = fresh
-		}
+	current := child.IsCurrent(info)
+	status, err := child.Query(ctx, r.Backend, workflowID, info)
+	if !current && err == nil {
+		child.workloads = nil
 	}
-	workloads := slices.Clone(child.status.Workloads)
+	workloads := slices.Clone(status.Workloads)
 	if execution.IsOpen(described) {
 		r.showProgress(ctx, workflowID, &child, workloads, described.GetPendingActivities())
 	}
 	if len(workloads) > 0 {
 		service.Workloads = workloads
 	}
-	service.Reason = cmp.Or(child.status.Reason, service.Reason)
-	service.Package, service.Build = child.status.Package, child.status.Build
+	service.Reason = cmp.Or(status.Reason, service.Reason)
+	service.Package, service.Build = status.Package, status.Build
 	showAttempts(service, described.GetPendingActivities())
 	r.fillRollouts(ctx, service)
-	if !execution.IsOpen(described) && child.status.State.Ended() {
-		service.State, service.FinishedAt = child.status.State, answer.UTC(info.GetCloseTime().AsTime())
+	if !execution.IsOpen(described) && status.State.Ended() {
+		service.State, service.FinishedAt = status.State, answer.UTC(info.GetCloseTime().AsTime())
 	}
 	child.shown, child.shownAt = *service, time.Now()
-	r.remember(workflowID, child)
-}
-
-func (r *taskReader) recall(workflowID string) childSnapshot {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.childCache[workflowID]
-}
-
-func (r *taskReader) remember(workflowID string, child childSnapshot) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.childCache[workflowID] = child
+	r.children.Store(workflowID, child)
 }
 
 // showProgress sets each workload's message to what its activity last reported.
@@ -227,4 +196,71 @@ func (r *taskReader) activityWorkloads(ctx context.Context, workflowID string) m
 func identity(w plan.WorkloadStatus) string {
 	return catalog.Workload{Party: w.Party, Namespace: w.Namespace,
 		WorkloadRef: catalog.WorkloadRef{APIVersion: catalog.APIVersion, Kind: w.Kind, Name: w.Name}}.Identity()
+}
+
+// showAttempts adds the progress of the activities that run before a service's workloads are changed: the progress of a
+// build, or the last failure of a source that is retried.
+func showAttempts(service *plan.ServiceStatus, pending []*workflowpb.PendingActivityInfo) {
+	for _, activity := range pending {
+		progress := ""
+		switch activity.GetActivityType().GetName() {
+		case build.ActivityResolve, build.ActivityBuild:
+			progress = backend.Progress(activity)
+		case source.ActivityFetch, source.ActivityConfirm: // a heartbeat would only repeat the service's reason
+			if failed := activity.GetLastFailure().GetMessage(); failed != "" {
+				progress = fmt.Sprintf("it failed %s and is being retried: %s", times(activity.GetAttempt()-1), failed)
+			}
+		}
+		if progress != "" {
+			service.Reason += ": " + progress
+			return
+		}
+	}
+}
+
+func times(n int32) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// fillRollouts adds the progress of a service's rollouts. A rollout that does not answer is left unchanged.
+func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStatus) {
+	for i := range service.Workloads {
+		w := &service.Workloads[i]
+		if w.Rollout == nil || w.State != plan.ItemRunning {
+			continue
+		}
+		view := *w.Rollout
+		reader, _ := r.rollouts.LoadOrStore(view.String(),
+			rollouts.NewReader(r.Backend, view.Party, view.Namespace, view.Name))
+		seen, err := reader.(*rollouts.Reader).Read(ctx)
+		if err != nil {
+			continue
+		}
+		status := seen.Value
+		w.Message = status.Reason
+		if status.Record != view.Record {
+			w.Message = "superseded by another release: " + status.Reason
+		}
+		w.Rollout = viewOf(view, status)
+		if w.Rollout.AwaitsUserOrWindow() {
+			service.Reason = fmt.Sprintf("%s: %s", view, status.Reason)
+		}
+	}
+}
+
+// viewOf returns a rollout's status as shown by its task.
+func viewOf(view plan.RolloutStatus, status rollout.Status) *plan.RolloutStatus {
+	view.Phase, view.CurrentStepIndex, view.Steps = string(status.Phase), status.CurrentStepIndex, len(status.Steps)
+	view.CanaryWeight, view.WaitingFor = nil, nil
+	if status.Traffic != nil {
+		view.CanaryWeight = &status.Traffic.CanaryWeight
+	}
+	if w := status.WaitingFor; w != nil {
+		view.WaitingFor = &plan.RolloutWait{Kind: string(w.Kind), Since: w.Since, Until: w.Until, Gate: w.Gate,
+			Message: w.Message}
+	}
+	return &view
 }

@@ -46,7 +46,7 @@ func TestTaskReader_QueriesServiceAgain_WhenContinuedAsNew(t *testing.T) {
 		temporal.On("QueryWorkflow", mock.Anything, workflowID, "", mock.Anything).Return(value{status},
 			nil).Run(func(mock.Arguments) { queries++ })
 	}
-	r := newTaskReader(&Handlers{Backend: &backend.Backend{Temporal: temporal}})
+	r := newTaskReader(&Handlers{Backend: &backend.Backend{Temporal: temporal}}, "shop-1")
 	var service plan.ServiceStatus
 	now("first", plan.ServiceStatus{State: plan.ItemRunning, Reason: "1 of 2 workloads is released"})
 	r.fillService(t.Context(), workflowID, &service)

@@ -4,20 +4,27 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workload"
+	"slipway.io/slipway/workflows"
 )
 
 // ExecutePlan answers POST /api/v1/plans/{name}/execute.
@@ -248,4 +255,84 @@ func (x *taskStart) Record(id string, at time.Time) (*v1alpha1.ReleaseRecord, er
 		Comment: x.snapshot.Document.Comment, WorkflowID: plan.WorkflowID(id), Snapshot: snapshot}}
 	record.Labels = map[string]string{v1alpha1.LabelSubject: x.plan}
 	return record, nil
+}
+
+// workflow returns the task's workflow.
+func (x *taskStart) workflow() start.Workflow {
+	return start.Workflow{Type: workflows.TypeDeployPlan, Input: x.input(), Options: client.StartWorkflowOptions{
+		ID:                    plan.WorkflowID(x.ID),
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		TypedSearchAttributes: x.searchAttributes(),
+		Memo: map[string]any{"plan": x.plan, "items": len(x.snapshot.Document.Items),
+			workflows.MemoTimes: len(x.snapshot.AllTimes()) > 0},
+		StaticSummary: start.Summary(fmt.Sprintf("plan %s: %s", x.plan, outline(x.snapshot.Document))),
+		StaticDetails: x.details(),
+	}}
+}
+
+func (x *taskStart) input() workflows.DeployPlanInput {
+	items := make([]workflows.ItemOutline, len(x.snapshot.Document.Items))
+	for i, item := range x.snapshot.Document.Items {
+		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority,
+			Deployment: item.Deployment,
+			Method:     item.MethodOrDefault(), RollOut: x.snapshot.RollsOut(i)}
+	}
+	return workflows.DeployPlanInput{
+		Task: x.ID, Plan: x.plan, Comment: x.snapshot.Document.Comment, CreatedAt: x.snapshot.CreatedAt,
+		Actor: x.Written.Spec.Actor, Reason: x.Written.Spec.Reason, Via: x.Written.Labels[v1alpha1.LabelVia],
+		RerunOf: x.snapshot.RerunOf, ReverseOf: x.snapshot.Document.ReversedTask(), Times: x.snapshot.AllTimes(),
+		Items: items, MaxConcurrent: x.MaxConcurrent, MaxConcurrentWorkloads: x.MaxConcurrentWorkloads,
+		UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds, Engine: x.engine,
+	}
+}
+
+// searchAttributes are the attributes by which Temporal's lists can be filtered.
+func (x *taskStart) searchAttributes() temporal.SearchAttributes {
+	services, parties := sets.New[string](), sets.New[string]()
+	for n, item := range x.snapshot.Document.Items {
+		services.Insert(string(item.ServiceID))
+		for _, workload := range x.snapshot.Selected(n) {
+			parties.Insert(workload.PartyOrDefault())
+		}
+	}
+	return temporal.NewSearchAttributes(
+		workflows.AttributeKind.ValueSet(workflows.KindTask),
+		workflows.AttributeState.ValueSet(string(plan.TaskPending)),
+		workflows.AttributeName.ValueSet(x.plan),
+		workflows.AttributeServices.ValueSet(workflows.FitList(sets.List(services))),
+		workflows.AttributeParties.ValueSet(workflows.FitList(sets.List(parties))),
+	)
+}
+
+// outline summarises a plan: "5 services in 3 waves".
+func outline(document plan.Document) string {
+	return fmt.Sprintf("%s in %s", phrase.Count(len(document.Items), "service"),
+		phrase.Count(len(document.Waves()), "wave"))
+}
+
+// details is the description of the task in the Temporal UI, as Markdown: what the task does, and which signals control
+// it.
+func (x *taskStart) details() string {
+	intro := fmt.Sprintf("Task `%s` executes plan **%s**: %s.\n\n", x.ID, x.plan, outline(x.snapshot.Document))
+	if comment := x.snapshot.Document.Comment; comment != "" {
+		intro += fmt.Sprintf("> %s\n\n", phrase.Line(comment, 300))
+	}
+	var waves []string
+	for _, wave := range x.snapshot.Document.Waves() {
+		waves = append(waves, fmt.Sprintf("priority %d: %s", wave.Priority, waveOutline(x.snapshot.Document, wave)))
+	}
+	return x.Details(intro, waves, "waves", "Send the signal `pause`, `resume` or `stop` at any time")
+}
+
+func waveOutline(document plan.Document, wave plan.Wave) string {
+	const most = 6
+	var parts []string
+	for i, n := range wave.Items {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(wave.Items)-most))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s %s", document.Items[n].Deployment, document.Items[n].ServiceID))
+	}
+	return strings.Join(parts, ", ")
 }

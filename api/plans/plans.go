@@ -3,22 +3,28 @@ package plans
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/api/stream"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -26,15 +32,12 @@ import (
 // Handlers implements the operations of openapi.yaml on services, plans and tasks.
 type Handlers struct {
 	*backend.Backend
-	streams *stream.Hub
+	Streams *stream.Hub
 }
-
-// New creates the handlers.
-func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // ListPlans answers GET /api/v1/plans.
 func (h *Handlers) ListPlans(c echo.Context, params schema.ListPlansParams) error {
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListPlans,
+	return answer.Objects(c, params.Limit, params.Cursor, h.Home.ListPlans,
 		func(p *v1alpha1.DeployPlan) (schema.PlanSummary, error) {
 			return schema.PlanSummary{Name: v1alpha1.IDOf(p), Comment: p.Spec.Comment, Items: len(p.Spec.Items),
 				Task:      p.Status.Task,
@@ -44,13 +47,7 @@ func (h *Handlers) ListPlans(c echo.Context, params schema.ListPlansParams) erro
 
 // GetPlan answers GET /api/v1/plans/{name}.
 func (h *Handlers) GetPlan(c echo.Context, name schema.PlanName) error {
-	return answer.Document(c, func() (plan.Document, error) {
-		found, err := h.plan(c.Request().Context(), name)
-		if err != nil {
-			return plan.Document{}, err
-		}
-		return found.Spec, nil
-	}, plan.Encode)
+	return answer.Document(c, name, h.plan, func(p *v1alpha1.DeployPlan) plan.Document { return p.Spec }, plan.Encode)
 }
 
 func (h *Handlers) plan(ctx context.Context, name string) (*v1alpha1.DeployPlan, error) {
@@ -72,13 +69,8 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 		return err
 	}
 	created, changed, err := h.Home.PutPlan(c.Request().Context(), name, document)
-	if err != nil {
-		return problem.RefusedIsMalformed(err)
-	}
-	never := neverOpens(document.Times)
-	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: append(append(append([]schema.FieldProblem{}, never...), problem.Fields(warnings)...),
-			problem.Fields(refusals)...)})
+	return answer.Put(c, created, schema.PutPlanResult{Name: name, Changed: changed,
+		Warnings: slices.Concat([]schema.FieldProblem{}, start.NeverOpens("windows", "", document.Times), warnings, refusals)}, err)
 }
 
 // sentPlan is a plan in a request body, with its warnings.
@@ -143,7 +135,7 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 	}
 	result.Errors = problem.Fields(wrong)
 	if len(wrong) == 0 {
-		result.Errors = append(result.Errors, neverOpens(document.Times)...)
+		result.Errors = append(result.Errors, start.NeverOpens("windows", "", document.Times)...)
 	}
 	if result.Valid = len(result.Errors) == 0; result.Valid {
 		result.Warnings = append(result.Warnings, h.partyWarnings(c.Request().Context(), document)...)
@@ -214,4 +206,203 @@ func (h *Handlers) DeletePlan(c echo.Context, name schema.PlanName) error {
 		}
 		return h.Home.DeletePlan(ctx, name, found.ResourceVersion)
 	}))
+}
+
+// ListServices answers GET /api/v1/services.
+func (h *Handlers) ListServices(c echo.Context, params schema.ListServicesParams) error {
+	return answer.Objects(c, params.Limit, params.Cursor, h.Home.ListServices,
+		func(s *v1alpha1.ReleaseService) (schema.ServiceSummary, error) {
+			return schema.ServiceSummary{ID: v1alpha1.IDOf(s), DisplayName: s.Spec.DisplayName,
+				Workloads: s.Spec.Workloads,
+				CreatedAt: s.CreationTimestamp.UTC()}, nil
+		})
+}
+
+// GetService answers GET /api/v1/services/{id}.
+func (h *Handlers) GetService(c echo.Context, id schema.ServiceID) error {
+	return answer.Document(c, id, h.service, func(s *v1alpha1.ReleaseService) catalog.Service { return s.Spec },
+		func(service catalog.Service) ([]byte, error) { return yaml.Marshal(service) })
+}
+
+func (h *Handlers) service(ctx context.Context, id string) (*v1alpha1.ReleaseService, error) {
+	if catalog.ValidID(id) != nil {
+		return nil, problem.NotFound.Because("service %s does not exist", id)
+	}
+	return h.Home.GetService(ctx, id)
+}
+
+// PutService answers PUT /api/v1/services/{id}.
+func (h *Handlers) PutService(c echo.Context, id schema.ServiceID) error {
+	service, err := input.DecodeNamed(c, "service", id, catalog.ValidID, strategy.DecodeService)
+	if err != nil {
+		return err
+	}
+	created, changed, err := h.Home.PutService(c.Request().Context(), id, service)
+	return answer.Put(c, created, schema.PutServiceResult{ID: id, Changed: changed}, err)
+}
+
+// DeleteService answers DELETE /api/v1/services/{id}.
+func (h *Handlers) DeleteService(c echo.Context, id schema.ServiceID) error {
+	ctx := c.Request().Context()
+	if _, err := h.service(ctx, id); err != nil {
+		return err
+	}
+	plans, err := h.plansUsing(ctx, id)
+	if err != nil {
+		return err
+	}
+	if len(plans) > 0 {
+		return problem.Conflict.Because("service %s is used by %s: remove it there first, or delete the plans", id,
+			nameList("plan", plans))
+	}
+	return answer.NoContent(c, h.Home.DeleteService(ctx, id))
+}
+
+// plansUsing returns the plans that name a service. They could not be executed without it.
+func (h *Handlers) plansUsing(ctx context.Context, id string) (names []string, err error) {
+	for cursor := ""; ; {
+		plans, next, err := h.Home.ListPlans(ctx, answer.MaxLimit, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for i := range plans {
+			if slices.ContainsFunc(plans[i].Spec.Items, func(item plan.Item) bool {
+				return string(item.ServiceID) == id
+			}) {
+				names = append(names, v1alpha1.IDOf(&plans[i]))
+			}
+		}
+		if cursor = next; next == "" {
+			return names, nil
+		}
+	}
+}
+
+// maxNamed is the number of plans that an error names.
+const maxNamed = 5
+
+// nameList formats "plan a" or "the plans a, b and 3 more".
+func nameList(what string, names []string) string {
+	if len(names) == 1 {
+		return what + " " + names[0]
+	}
+	return "the " + what + "s " + phrase.List(names, maxNamed)
+}
+
+// diffChunk is the number of checks per diff workflow; it keeps the answers below Temporal's limit of 2 MiB.
+const diffChunk = 200
+
+// workloadDiff is the change that an operation would make.
+type workloadDiff struct {
+	check itemCheck
+	diff  operation.Diff
+}
+
+// DiffPlan answers POST /api/v1/plans/{name}/diff. It refuses what an execution would refuse, except that a live task
+// of the plan only causes a warning.
+func (h *Handlers) DiffPlan(c echo.Context, name schema.PlanName) error {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), start.Timeout)
+	defer cancel()
+	x := &taskStart{Handlers: h, plan: name, diffing: true}
+	var err error
+	if x.object, err = h.plan(ctx, name); err != nil {
+		return err
+	}
+	if err := x.checkDocument(ctx); err != nil {
+		return err
+	}
+	if err := x.preflight(ctx); err != nil {
+		return err
+	}
+	other, err := h.liveTask(ctx, x.object)
+	if err != nil {
+		return err
+	}
+	if other.blocksExecution() {
+		x.warnings = append(x.warnings, schema.FieldProblem{Reason: fmt.Sprintf(
+			"task %s of plan %s is %s: an execution is refused until it has ended",
+			other.id, name, other.state)})
+	}
+	return c.JSON(http.StatusOK, x.diff())
+}
+
+// diff returns the parties' diffs by item.
+func (x *taskStart) diff() schema.PlanDiff {
+	out := schema.PlanDiff{Plan: x.plan, Items: make([]schema.ItemDiff, len(x.snapshot.Document.Items)),
+		Warnings: append([]schema.FieldProblem{}, x.warnings...)}
+	for n, item := range x.snapshot.Document.Items {
+		out.Items[n] = schema.ItemDiff{Item: n + 1, ServiceID: string(item.ServiceID), Priority: item.Priority,
+			Deployment:          item.Deployment,
+			ContainerExecMethod: item.MethodOrDefault(), Source: sourceOf(item), Workloads: []schema.WorkloadDiff{}}
+		if x.snapshot.RollsOut(n) {
+			by, _ := strategy.ReadService(x.snapshot.Services[item.ServiceID]) // plan.Resolve has validated it
+			out.Items[n].Steps = len(by.Strategy.Steps)
+		}
+	}
+	earlier := x.earlierItems()
+	slices.SortStableFunc(x.diffs, func(a, b workloadDiff) int { return x.rank(a) - x.rank(b) })
+	for _, d := range x.diffs {
+		item := &out.Items[d.check.item]
+		item.Workloads = append(item.Workloads, shownDiff(d,
+			earlier[d.check.item][d.check.request.Workload.Identity()]))
+	}
+	return out
+}
+
+// rank is the position of a diff's workload in the catalogue.
+func (x *taskStart) rank(d workloadDiff) int {
+	return slices.IndexFunc(x.snapshot.Selected(d.check.item), func(w catalog.Workload) bool {
+		return w.Identity() == d.check.request.Workload.Identity()
+	})
+}
+
+// earlierItems returns, for each item, the last item of an earlier wave that changes the same workload: its number
+// counted from 1, by workload; 0 if there is none.
+func (x *taskStart) earlierItems() []map[string]int {
+	by := make([]map[string]int, len(x.snapshot.Document.Items))
+	done := map[string]int{}
+	for _, wave := range x.snapshot.Document.Waves() {
+		for _, n := range wave.Items {
+			by[n] = map[string]int{}
+			for _, w := range x.snapshot.Selected(n) {
+				by[n][w.Identity()] = done[w.Identity()]
+			}
+		}
+		for _, n := range wave.Items {
+			for _, w := range x.snapshot.Selected(n) {
+				done[w.Identity()] = n + 1
+			}
+		}
+	}
+	return by
+}
+
+func shownDiff(d workloadDiff, earlier int) schema.WorkloadDiff {
+	w := d.check.request.Workload
+	unknown := d.diff.Unknown
+	if earlier > 0 {
+		note := fmt.Sprintf("item %d changes it first: this diff is against its current state", earlier)
+		if unknown != "" {
+			note += "; " + unknown
+		}
+		unknown = note
+	}
+	return schema.WorkloadDiff{Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind,
+		Name:    w.WorkloadRef.Name,
+		Changes: d.diff.Changes, Summary: d.diff.Summary, Unknown: unknown, FromReplicas: d.diff.FromReplicas,
+		ToReplicas: d.diff.ToReplicas,
+		Pods:       d.diff.Pods, Template: d.diff.Template}
+}
+
+// sourceOf returns the source that an item deploys, without secrets.
+func sourceOf(item plan.Item) string {
+	switch item.Deployment {
+	case plan.HTTPUploadDeploy:
+		return source.Redact(item.HTTPSrcURI)
+	case plan.CompileDeploy:
+		return item.CompileRepoBranch
+	case plan.Restore:
+		return "task " + item.RestoreTask
+	}
+	return ""
 }

@@ -2,7 +2,6 @@ package plans
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
@@ -27,37 +25,31 @@ func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) erro
 	if err != nil {
 		return err
 	}
-	return answer.Shared(c, h.Recent, answer.ListMaxAge,
-		func(ctx context.Context) (page.List[schema.TaskSummary], error) {
-			return h.list(ctx, wanted)
-		})
-}
-
-func (h *Handlers) list(ctx context.Context, wanted listFilter) (page.List[schema.TaskSummary], error) {
 	labels := map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask}
 	if wanted.plan != "" {
 		labels[v1alpha1.LabelSubject] = wanted.plan
 	}
-	records, err := h.Home.ListRecords(ctx, labels)
-	if err != nil {
-		return page.List[schema.TaskSummary]{}, err
-	}
-	// List the tasks of all plans, even for one plan: the same cached result serves all requests.
-	query := fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindTask)
-	lister := &taskLister{Handlers: h, open: backend.OpenWorkflows{Backend: h.Backend, Query: query},
-		withCounts: wanted.plan != ""}
-	return page.FromRecords(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool,
-		error) {
-		summary, err := lister.summary(ctx, record)
-		return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
-	})
+	return answer.Shared(c, h.Recent, answer.ListMaxAge,
+		func(ctx context.Context) (list answer.List[schema.TaskSummary], err error) {
+			records, err := h.Home.ListRecords(ctx, labels)
+			if err != nil {
+				return list, err
+			}
+			// List the tasks of all plans, even for one plan: the same cached result serves all requests.
+			lister := &taskLister{Handlers: h, open: h.OpenOf(workflows.KindTask), withCounts: wanted.plan != ""}
+			return answer.FromRecords(wanted.page, records,
+				func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
+					summary, err := lister.summary(ctx, record)
+					return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
+				})
+		})
 }
 
 // listFilter is the filter and the page of a list request.
 type listFilter struct {
 	states []plan.TaskState
 	plan   string
-	page   page.Request
+	page   answer.Page
 }
 
 var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused,
@@ -66,24 +58,24 @@ var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskP
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
 func taskFilter(params schema.ListTasksParams) (listFilter, error) {
-	asked, err := page.Parse(params.Limit, params.Cursor)
+	asked, err := answer.ParsePage(params.Limit, params.Cursor)
 	if err != nil {
 		return listFilter{}, err
 	}
 	wanted := listFilter{page: asked, plan: input.Text(params.Plan)}
 	if params.Plan != nil {
 		if err := catalog.ValidID(wanted.plan); err != nil {
-			return listFilter{}, problem.BadQuery(schema.FieldProblem{Field: "plan", Reason: err.Error()})
+			return listFilter{}, problem.BadQuery("plan", err.Error())
 		}
 	}
-	wanted.states, err = page.OneOf("state", params.State, taskStates)
+	wanted.states, err = answer.OneOf("state", params.State, taskStates)
 	return wanted, err
 }
 
 // taskLister creates the summaries of one list.
 type taskLister struct {
 	*Handlers
-	open backend.OpenWorkflows
+	open *backend.OpenWorkflows
 	// withCounts adds the service counts of running tasks. It is set for a list of one plan, which has one or two of
 	// them.
 	withCounts bool
@@ -133,7 +125,7 @@ func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord
 // service began. If no worker answers, both are omitted for the rest of the list.
 func (l *taskLister) addQueried(ctx context.Context, workflowID string, summary *schema.TaskSummary, keepsTimes bool) {
 	var task plan.Task
-	if l.workerUnreachable || l.Query(ctx, workflowID, &task) != nil {
+	if l.workerUnreachable || l.Query(ctx, workflowID, "", &task) != nil {
 		l.workerUnreachable = true
 		return
 	}
@@ -156,13 +148,13 @@ func startedAt(info *workflowpb.WorkflowExecutionInfo) time.Time {
 // addLost completes the summary of a task without a recorded outcome whose workflow does not run. Such tasks are few,
 // and are read in full.
 func (l *taskLister) addLost(ctx context.Context, id string, summary schema.TaskSummary) (schema.TaskSummary, error) {
-	seen, err := l.readTask(ctx, id, newTaskReader(l.Handlers))
+	seen, err := l.readTask(ctx, id)
 	if err != nil {
 		return summary, err
 	}
-	summary.State, summary.Reason = seen.task.State, seen.task.Reason
-	summary.StartedAt, summary.FinishedAt = seen.task.StartedAt, seen.task.FinishedAt
-	summary.Services = new(seen.task.Counts())
-	summary.Workflow = seen.task.Workflow
+	summary.State, summary.Reason = seen.Value.State, seen.Value.Reason
+	summary.StartedAt, summary.FinishedAt = seen.Value.StartedAt, seen.Value.FinishedAt
+	summary.Services = new(seen.Value.Counts())
+	summary.Workflow = seen.Value.Workflow
 	return summary, nil
 }

@@ -2,9 +2,16 @@
 package problem
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"go.temporal.io/api/serviceerror"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/failure"
@@ -13,19 +20,15 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// MalformedBody rejects a body, with all its errors.
-func MalformedBody(errors strictyaml.Errors) error { return InvalidDocument("the body", errors) }
-
 // InvalidDocument rejects a document, with all its errors.
-func InvalidDocument(what string, wrong strictyaml.Errors) error {
-	problems := Fields(wrong)
-	return Malformed.Because("%s is invalid: %s", what, Summary(problems)).Listing(problems)
+func InvalidDocument(what string, wrong strictyaml.Errors) *Error {
+	return Malformed.Listing(wrong, "%s is invalid", what)
 }
 
 // IsNotFound reports whether the requested object does not exist, or no longer exists.
 func IsNotFound(err error) bool {
-	var answer *Error
-	return failure.Is(err, failure.NotFound) || errors.As(err, &answer) && answer.Status == NotFound.Status
+	answer, is := errors.AsType[*Error](err)
+	return failure.Is(err, failure.NotFound) || is && answer.Status == NotFound.Status
 }
 
 // RefusedIsMalformed converts a refusal of a document by the home cluster to Malformed: the client has to change the
@@ -118,6 +121,11 @@ func (k Kind) Because(format string, args ...any) *Error {
 		Detail: fmt.Sprintf(format, args...)}}
 }
 
+// Listing creates a problem that lists all errors found: its detail is the reason and the first of them.
+func (k Kind) Listing(problems []schema.FieldProblem, format string, args ...any) *Error {
+	return k.Because("%s: %s", fmt.Sprintf(format, args...), Summary(problems)).Listing(problems)
+}
+
 // Listing adds all errors found.
 func (p *Error) Listing(errors []schema.FieldProblem) *Error {
 	p.Errors = errors
@@ -156,14 +164,104 @@ func Summary(problems []schema.FieldProblem) string {
 	return text
 }
 
-// BadQuery rejects a query.
-func BadQuery(problems ...schema.FieldProblem) error {
-	return Malformed.Because("the query is invalid: %s", Summary(problems)).Listing(problems)
+// BadQuery rejects a query because of one parameter.
+func BadQuery(field, reason string) *Error {
+	return Malformed.Listing([]schema.FieldProblem{{Field: field, Reason: reason}}, "the query is invalid")
 }
 
 // BadField rejects a body because of one field.
-func BadField(field, reason string) error {
-	problem := schema.FieldProblem{Field: field, Reason: reason}
-	return Malformed.Because("the body is invalid: %s",
-		Summary([]schema.FieldProblem{problem})).Listing([]schema.FieldProblem{problem})
+func BadField(field, reason string) *Error {
+	return InvalidDocument("the body", strictyaml.Errors{{Field: field, Reason: reason}})
+}
+
+// Of converts any error to a problem.
+func Of(err error) *Error {
+	if ready, is := errors.AsType[*Error](err); is {
+		return ready
+	}
+	if typed, is := errors.AsType[*failure.Error](err); is {
+		return ofFailure(typed)
+	}
+	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
+		return TooLarge.Because("the body is larger than %d MiB: split the document", tooLarge.Limit>>20)
+	}
+	if web, is := errors.AsType[*echo.HTTPError](err); is {
+		return ofEcho(web)
+	}
+	switch {
+	case Has[*serviceerror.ResourceExhausted](err):
+		return Limited.Because("Temporal's rate limit is exceeded (%v): repeat the request in a second", err)
+	case Has[*serviceerror.PermissionDenied](err), status.Code(err) == codes.Unauthenticated:
+		return Unreachable.Because("Temporal rejects the engine's credentials: repeat the request when /readyz is " +
+			"ready again; see the engine's log")
+	case Has[*serviceerror.WorkflowNotReady](err):
+		return Unreachable.Because("no worker of the engine can currently process the workflow (%v): repeat the "+
+			"request; see the workers' log", err)
+	case TemporalUnavailable(err):
+		return Unreachable.Because("Temporal does not answer (%v): repeat the request when it is back", err)
+	}
+	return Internal.Because("the engine could not answer: look up the request's ID in its log")
+}
+
+// Has reports whether an error is or wraps one of this type.
+func Has[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
+}
+
+func ofFailure(err *failure.Error) *Error {
+	switch err.Kind {
+	case failure.NotFound:
+		return NotFound.Because("%s", err.Message)
+	case failure.Conflict, failure.Claimed, failure.ClaimLost:
+		return Conflict.Because("%s", err.Message)
+	case failure.Refused, failure.WorkloadFailed:
+		return Refused.Because("%s", err.Message)
+	case failure.Unreachable, failure.Forbidden, failure.NotReady:
+		return Unreachable.Because("%s", err.Message)
+	}
+	return Internal.Because("%s", err.Message)
+}
+
+func ofEcho(err *echo.HTTPError) *Error {
+	switch err.Code {
+	case http.StatusNotFound:
+		return NotFound.Because("this address does not exist: /docs lists all that do")
+	case http.StatusMethodNotAllowed:
+		return MethodNotAllowed.Because("this address does not support that method: see the header Allow, or /docs")
+	}
+	text, ok := err.Message.(string)
+	if !ok {
+		text = http.StatusText(err.Code)
+	}
+	if name, cause, found := strings.Cut(strings.TrimPrefix(text, wrongParameter), ": "); found &&
+		strings.HasPrefix(text, wrongParameter) {
+		return badParameter(name, cause)
+	}
+	return OfStatus(err.Code).Because("%s", text)
+}
+
+// wrongParameter is the prefix of the generated server's error for a parameter that it cannot parse.
+const wrongParameter = "Invalid format for parameter "
+
+// LimitRule is the reason for rejecting the query parameter limit.
+const LimitRule = "must be a whole number from 1 to 500"
+
+// badParameter replaces the message of Go's parser by what is legal.
+func badParameter(name, cause string) *Error {
+	reason := "cannot be read: " + cause
+	switch {
+	case name == "limit":
+		reason = LimitRule
+	case strings.Contains(cause, "strconv.Parse"):
+		reason = "must be a whole number"
+	}
+	return BadQuery(name, reason)
+}
+
+// TemporalUnavailable reports whether the error means that Temporal did not answer, so that the outcome is unknown.
+func TemporalUnavailable(err error) bool {
+	return Has[*serviceerror.Unavailable](err) || Has[*serviceerror.DeadlineExceeded](err) ||
+		Has[*serviceerror.ResourceExhausted](err) || Has[*serviceerror.Canceled](err) ||
+		errors.Is(err, context.DeadlineExceeded)
 }

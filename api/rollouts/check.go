@@ -35,7 +35,7 @@ func (s *rolloutStart) Check(ctx context.Context) error {
 		return err
 	}
 	problems, warnings := s.classify(found)
-	problems = append(problems, neverOpens(s.request.Spec.Policy)...)
+	problems = append(problems, start.NeverOpens("policy.windows", "", s.request.Spec.Policy.Times)...)
 	if len(problems) == 0 && s.undo != nil {
 		problems = s.applyRevision(found)
 	}
@@ -71,49 +71,44 @@ func (s *rolloutStart) classify(found *rollout.PreflightResult) (problems []sche
 
 // findings returns the preflight result of the party's worker.
 func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, error) {
-	if err := s.findShared(ctx); err != nil {
+	check, refusal, err := NewPreflight(ctx, s.Backend, s.request.Spec, s.queue)
+	switch {
+	case err != nil:
 		return nil, err
+	case refusal != "":
+		return nil, s.refused(schema.FieldProblem{Field: "strategy.trafficRoutingRef", Reason: refusal})
 	}
-	engine, err := s.Home.Engine(ctx)
-	if err != nil {
-		return nil, err
-	}
-	spec := s.request.Spec
-	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Shared: s.shared,
-		Subject: rollout.Subject{
-			Workload: spec.Workload(), Name: spec.Name, Claim: workload.Holder{Engine: engine}.String(),
-			DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.BudgetSeconds()}}
-	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started",
-		Summary: "can " + s.key.String() +
-			" be carried out?"}
-	outcome, err := check.CheckRollout(ctx, workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue,
-		Request: request})
+	asking := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started",
+		Summary: "can " + s.key.String() + " be carried out?"}
+	outcome, err := asking.CheckRollout(ctx, check)
 	if err != nil {
 		return nil, err
 	}
 	if outcome.Unreachable != "" || outcome.Rollout == nil {
-		unreachable := s.ExplainUnreachable(ctx, backend.UnreachableParty{Name: s.key.party, Queue: s.queue,
+		return nil, s.Unreachable(ctx, asking.Refusal, backend.UnreachableParty{Name: s.key.party, Queue: s.queue,
 			Reason: outcome.Unreachable})
-		return nil, problem.Unreachable.Because("%s was not started: %s cannot be reached (%s); nothing was changed",
-			s.key,
-			unreachable[0].Field, unreachable[0].Reason).Listing(unreachable)
 	}
 	return outcome.Rollout, nil
 }
 
-// findShared reads the TrafficRouting that the strategy refers to.
-func (s *rolloutStart) findShared(ctx context.Context) error {
-	shared, refusal, err := FindShared(ctx, s.Backend, s.request.Spec)
-	if err == nil && refusal != "" {
-		return s.refused(schema.FieldProblem{Field: "strategy.trafficRoutingRef", Reason: refusal})
+// NewPreflight returns the check of a rollout by its party's worker. refusal is the reason why the TrafficRouting that
+// its strategy refers to cannot be used.
+func NewPreflight(ctx context.Context, b *backend.Backend, spec strategy.Spec,
+	queue string) (check workflows.RolloutPreflight, refusal string, err error) {
+	shared, refusal, err := findShared(ctx, b, spec)
+	if err != nil || refusal != "" {
+		return check, refusal, err
 	}
-	s.shared = shared
-	return err
+	engine, err := b.Home.Engine(ctx)
+	return workflows.RolloutPreflight{Party: spec.Party, Queue: queue, Request: rollout.PreflightRequest{
+		Strategy: spec.Strategy, Change: spec.Change, Shared: shared,
+		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
+			Claim: workload.Holder{Engine: engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
+			UnreachableBudgetSeconds: b.BudgetSeconds()}}}, "", err
 }
 
-// FindShared reads the TrafficRouting that a rollout's strategy refers to; nil if it refers to none. refusal is the
-// reason why it cannot be used.
-func FindShared(ctx context.Context, b *backend.Backend, spec strategy.Spec) (shared *rollout.SharedTraffic,
+// findShared reads the TrafficRouting that a rollout's strategy refers to; nil if it refers to none.
+func findShared(ctx context.Context, b *backend.Backend, spec strategy.Spec) (shared *rollout.SharedTraffic,
 	refusal string, err error) {
 	name := spec.Strategy.TrafficRoutingRef
 	if name == "" {
@@ -186,19 +181,12 @@ func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name st
 	if err != nil {
 		return "", err
 	}
-	for _, claim := range routing.Status.Holders {
-		holder := workload.ParseHolder(claim)
-		alive, err := s.HolderAlive(ctx, holder)
-		if err != nil {
-			return "", err
-		}
-		if alive {
-			return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s: wait until it has ended, or "+
-				"stop it", on, namespace, name,
-				holder.WorkflowID), nil
-		}
+	living, err := s.LiveHolders(ctx, routing.Status.Holders)
+	if err != nil || len(living) == 0 {
+		return "", err
 	}
-	return "", nil
+	return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s: wait until it has ended, or stop it", on,
+		namespace, name, living[0].WorkflowID), nil
 }
 
 // ValidateRollout answers POST /api/v1/rollouts/validate: it runs all checks of a start, without a write.
@@ -258,8 +246,7 @@ func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request
 
 // asFindings adds a refusal to the result; it returns any other error.
 func asFindings(err error, result *schema.RolloutValidateResult) error {
-	var refused *problem.Error
-	if errors.As(err, &refused) && len(refused.Errors) > 0 && (refused.Status == problem.Refused.Status ||
+	if refused, is := errors.AsType[*problem.Error](err); is && len(refused.Errors) > 0 && (refused.Status == problem.Refused.Status ||
 		refused.Status == problem.Malformed.Status) {
 		result.Errors = append(result.Errors, refused.Errors...)
 		return nil

@@ -4,15 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
@@ -34,26 +36,20 @@ func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams
 		return err
 	}
 	return answer.Shared(c, h.Recent, answer.ListMaxAge,
-		func(ctx context.Context) (page.List[schema.RolloutSummary], error) {
-			return h.list(ctx, wanted)
-		})
-}
-
-func (h *Handlers) list(ctx context.Context, wanted listFilter) (page.List[schema.RolloutSummary], error) {
-	records, err := h.Home.ListNewest(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
-	if err != nil {
-		return page.List[schema.RolloutSummary]{}, err
-	}
-	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend,
-		Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
-	return page.FromRecords(wanted.page, records,
-		func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
-			key, ok := rolloutOfSubject(record.Spec.Subject)
-			if !ok || !wanted.hasKey(key) {
-				return schema.RolloutSummary{}, false, nil
+		func(ctx context.Context) (list answer.List[schema.RolloutSummary], err error) {
+			records, err := h.Home.ListNewest(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
+			if err != nil {
+				return list, err
 			}
-			summary, err := lister.summary(ctx, key, record)
-			return summary, wanted.hasState(summary), err
+			lister := &rolloutLister{h, h.OpenOf(workflows.KindRollout)}
+			return answer.FromRecords(wanted.page, records,
+				func(record *v1alpha1.ReleaseRecord) (summary schema.RolloutSummary, is bool, err error) {
+					if key, ok := rolloutOfSubject(record.Spec.Subject); ok && wanted.hasKey(key) {
+						summary, err = lister.summary(ctx, key, record)
+						is = wanted.hasState(summary)
+					}
+					return summary, is, err
+				})
 		})
 }
 
@@ -62,7 +58,7 @@ type listFilter struct {
 	party, namespace string
 	phases           []rollout.Phase
 	waits            []rollout.WaitKind
-	page             page.Request
+	page             answer.Page
 }
 
 func (w listFilter) hasKey(key rolloutKey) bool {
@@ -81,20 +77,20 @@ var rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealt
 func rolloutFilter(params schema.ListRolloutsParams) (listFilter, error) {
 	wanted := listFilter{party: input.Text(params.Party), namespace: input.Text(params.Namespace)}
 	var err error
-	if wanted.page, err = page.Parse(params.Limit, params.Cursor); err != nil {
+	if wanted.page, err = answer.ParsePage(params.Limit, params.Cursor); err != nil {
 		return wanted, err
 	}
-	if wanted.phases, err = page.OneOf("phase", params.Phase, rolloutPhases); err != nil {
+	if wanted.phases, err = answer.OneOf("phase", params.Phase, rolloutPhases); err != nil {
 		return wanted, err
 	}
-	wanted.waits, err = page.OneOf("waitingFor", params.WaitingFor, rollout.WaitKinds)
+	wanted.waits, err = answer.OneOf("waitingFor", params.WaitingFor, rollout.WaitKinds)
 	return wanted, err
 }
 
 // rolloutLister creates the summaries of one list.
 type rolloutLister struct {
 	*Handlers
-	open backend.OpenWorkflows
+	open *backend.OpenWorkflows
 }
 
 func (l *rolloutLister) summary(ctx context.Context, key rolloutKey,
@@ -136,10 +132,10 @@ func (l *rolloutLister) addLost(ctx context.Context, key rolloutKey,
 	if err != nil {
 		return summary, err
 	}
-	summary.Phase, summary.Reason, summary.FinishedAt = seen.status.Phase, seen.status.Reason, seen.status.FinishedAt
-	summary.Record = cmp.Or(seen.status.Record, summary.Record)
-	summary.WaitingFor = seen.status.WaitingFor
-	summary.Workflow = seen.status.Workflow
+	summary.Phase, summary.Reason, summary.FinishedAt = seen.Value.Phase, seen.Value.Reason, seen.Value.FinishedAt
+	summary.Record = cmp.Or(seen.Value.Record, summary.Record)
+	summary.WaitingFor = seen.Value.WaitingFor
+	summary.Workflow = seen.Value.Workflow
 	return summary, nil
 }
 
@@ -151,7 +147,7 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string,
 	if err != nil {
 		return err
 	}
-	asked, err := page.Parse(params.Limit, params.Cursor)
+	asked, err := answer.ParsePage(params.Limit, params.Cursor)
 	if err != nil {
 		return err
 	}
@@ -164,12 +160,15 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string,
 		return key.missing()
 	}
 	past := newHistory(h, key, records)
-	list, err := page.FromRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool,
+	list, err := answer.FromRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool,
 		error) {
-		release, err := past.release(ctx, record.Name)
-		if err == nil {
-			release.Replaced, err = past.replaced(ctx, record.Name)
+		one, err := past.release(ctx, record.Name)
+		if err != nil {
+			return schema.RolloutRelease{}, false, err
 		}
+		release := schema.RolloutRelease{Rollout: one.status, Actor: one.record.Spec.Actor,
+			Reason: one.record.Spec.Reason, Via: one.record.Labels[v1alpha1.LabelVia]}
+		release.Replaced, err = past.replaced(ctx, record.Name)
 		return release, true, err
 	})
 	return answer.JSON(c, list, err)
@@ -178,105 +177,90 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string,
 // rolloutHistory reads the releases of one name. The live release is read once, and only if a record has no outcome.
 type rolloutHistory struct {
 	*Handlers
-	key    rolloutKey
-	newest string
-	live   *rolloutSnapshot
-	// releases are the record names of the releases, newest first; numbers and read are their numbers and the statuses
-	// read so far.
-	releases []string
-	numbers  map[string]int64
-	read     map[string]rollout.Status
+	key rolloutKey
+	// records are those of all releases of the name, newest first; read are the releases read so far.
+	records []*v1alpha1.ReleaseRecord
+	read    map[string]pastRelease
+	live    *rolloutSnapshot
 	// replacedNumbers are the numbers of the versions that the releases replaced; nil until needed.
 	replacedNumbers map[string]int64
 }
 
-// newHistory returns the history of a name, whose records come newest first.
+// pastRelease is a release with its record. Its status is the final or current one, with its number.
+type pastRelease struct {
+	record *v1alpha1.ReleaseRecord
+	status rollout.Status
+}
+
 func newHistory(h *Handlers, key rolloutKey, records []*v1alpha1.ReleaseRecord) *rolloutHistory {
-	p := &rolloutHistory{Handlers: h, key: key, numbers: map[string]int64{}, read: map[string]rollout.Status{}}
-	if len(records) > 0 {
-		p.newest = records[0].Name
-	}
-	for _, record := range records {
-		if store.IsRestoreOnly(record) {
-			continue
-		}
-		p.numbers[record.Name] = v1alpha1.RevisionOf(record)
-		p.releases = append(p.releases, record.Name)
-	}
-	return p
+	return &rolloutHistory{Handlers: h, key: key, records: records, read: map[string]pastRelease{}}
 }
 
 // replaced returns the number of the version that a release replaced; 0 if it has none. It needs the whole history of
 // the workload, because an undo may have restored any version.
 func (p *rolloutHistory) replaced(ctx context.Context, name string) (int64, error) {
-	if p.replacedNumbers == nil {
-		if err := p.readAll(ctx); err != nil {
-			return 0, err
+	if p.replacedNumbers != nil {
+		return p.replacedNumbers[name], nil
+	}
+	all, err := p.all(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p.replacedNumbers = map[string]int64{}
+	for _, statuses := range byWorkload(all) {
+		for i, number := range history.Of(statuses).Replaced {
+			p.replacedNumbers[statuses[i].Record] = number
 		}
 	}
 	return p.replacedNumbers[name], nil
 }
 
-// readAll reads all releases of the name, for the versions that they replaced. Several workloads may have been released
-// under one name.
-func (p *rolloutHistory) readAll(ctx context.Context) error {
-	byWorkload := map[catalog.WorkloadRef][]rollout.Status{}
-	names := map[catalog.WorkloadRef][]string{}
-	for _, name := range p.releases {
-		status, err := p.statusOf(ctx, name)
-		if problem.IsNotFound(err) {
+// byWorkload returns the statuses of releases: the name may have had another workload before.
+func byWorkload(releases []pastRelease) map[catalog.WorkloadRef][]rollout.Status {
+	by := map[catalog.WorkloadRef][]rollout.Status{}
+	for _, one := range releases {
+		by[one.status.WorkloadRef] = append(by[one.status.WorkloadRef], one.status)
+	}
+	return by
+}
+
+// all returns the releases of the name that are still recorded, newest first.
+func (p *rolloutHistory) all(ctx context.Context) (all []pastRelease, err error) {
+	for _, record := range p.records {
+		if store.IsRestoreOnly(record) {
 			continue
 		}
+		one, err := p.release(ctx, record.Name)
+		if problem.IsNotFound(err) {
+			continue // it was pruned or withdrawn in the meantime
+		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		of := status.WorkloadRef
-		byWorkload[of], names[of] = append(byWorkload[of], status), append(names[of], name)
+		all = append(all, one)
 	}
-	p.replacedNumbers = map[string]int64{}
-	for workload, statuses := range byWorkload {
-		for i, number := range history.Of(statuses).Replaced {
-			p.replacedNumbers[names[workload][i]] = number
-		}
-	}
-	return nil
+	return all, nil
 }
 
-// statusOf returns the status of a release, which is read once.
-func (p *rolloutHistory) statusOf(ctx context.Context, name string) (rollout.Status, error) {
-	if status, is := p.read[name]; is {
-		return status, nil
+// release reads a release, once.
+func (p *rolloutHistory) release(ctx context.Context, name string) (one pastRelease, err error) {
+	if known, is := p.read[name]; is {
+		return known, nil
 	}
-	release, err := p.release(ctx, name)
-	return release.Rollout, err
+	if one.record, err = p.Home.GetRelease(ctx, name); err != nil {
+		return one, err
+	}
+	if one.status, err = p.status(ctx, one.record); err != nil {
+		return one, err
+	}
+	one.status.Revision = cmp.Or(v1alpha1.RevisionOf(one.record), one.status.Revision)
+	p.read[name] = one
+	return one, nil
 }
 
-func (p *rolloutHistory) release(ctx context.Context, name string) (schema.RolloutRelease, error) {
-	record, err := p.Home.GetRelease(ctx, name)
-	if err != nil {
-		return schema.RolloutRelease{}, err
-	}
-	status, err := p.status(ctx, record)
-	if err == nil {
-		p.read[name] = status
-	}
-	return schema.RolloutRelease{Rollout: status, Actor: record.Spec.Actor, Reason: record.Spec.Reason,
-		Via: record.Labels[v1alpha1.LabelVia]}, err
-}
-
-// status returns the final or current status of a release, with its number.
 func (p *rolloutHistory) status(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
-	status, err := p.withoutNumber(ctx, record)
-	if number := p.numbers[record.Name]; number > 0 {
-		status.Revision = number
-	}
-	return status, err
-}
-
-func (p *rolloutHistory) withoutNumber(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
 	if record.Outcome != nil {
-		seen, err := p.readComplete(record)
-		return seen.status, err
+		return p.Complete(record)
 	}
 	if p.live == nil {
 		seen, err := p.readRollout(ctx, p.key)
@@ -285,18 +269,18 @@ func (p *rolloutHistory) withoutNumber(ctx context.Context, record *v1alpha1.Rel
 		}
 		p.live = &seen
 	}
-	if p.live.status.Record == record.Name {
-		return p.live.status, nil
+	if p.live.Value.Record == record.Name {
+		return p.live.Value, nil
 	}
-	status, err := p.outlineRollout(record)
+	status, err := p.Outline(record)
 	if err != nil {
 		return status, err
 	}
 	switch fresh := time.Since(record.Spec.CreatedAt.Time) < start.LaunchWindow; {
-	case record.Name != p.newest:
+	case len(p.records) == 0 || record.Name != p.records[0].Name:
 		status.Phase, status.Reason = rollout.PhaseFailed,
 			"it has no recorded outcome: its workflow was terminated, or never started"
-	case fresh || isSupersededBy(p.live.status, record.Name):
+	case fresh || isSupersededBy(p.live.Value, record.Name):
 		status.Reason = "is being started: the previous release is rolled back first"
 	default:
 		status.Phase, status.Reason = rollout.PhaseFailed, reasonNoWorkflow
@@ -311,3 +295,62 @@ func isSupersededBy(live rollout.Status, record string) bool {
 			e.Key == audit.StoredKey(supersedeKey(record))
 	})
 }
+
+// rolloutKey identifies a rollout: a name in a namespace of a party has at most one live release.
+type rolloutKey struct {
+	party, namespace, name string
+}
+
+// newRolloutKey reads the parts of an address; an illegal name is reported as not found.
+func newRolloutKey(party *schema.Party, namespace, name string) (rolloutKey, error) {
+	key := rolloutKey{cmp.Or(input.Text(party), catalog.DefaultParty), namespace, name}
+	if catalog.ValidID(key.party) != nil || len(validation.IsDNS1123Label(namespace)) > 0 ||
+		len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return key, key.missing()
+	}
+	return key, nil
+}
+
+// rolloutOfSubject parses the subject of a rollout's record.
+func rolloutOfSubject(subject string) (key rolloutKey, ok bool) {
+	parts := strings.Split(subject, "/")
+	if len(parts) != 3 {
+		return rolloutKey{}, false
+	}
+	return rolloutKey{parts[0], parts[1], parts[2]}, true
+}
+
+func (k rolloutKey) workflowID() string { return rollout.WorkflowID(k.party, k.namespace, k.name) }
+
+func (k rolloutKey) subject() string {
+	return v1alpha1.RolloutSubject(k.party, k.namespace, k.name)
+}
+
+// labels select the records of all releases of this name.
+func (k rolloutKey) labels() map[string]string {
+	return store.RolloutLabels(k.party, k.namespace, k.name)
+}
+
+// String names the rollout in messages.
+func (k rolloutKey) String() string {
+	if k.party == catalog.DefaultParty {
+		return fmt.Sprintf("rollout %s/%s", k.namespace, k.name)
+	}
+	return fmt.Sprintf("rollout %s/%s of party %s", k.namespace, k.name, k.party)
+}
+
+// path is the address of the rollout, verb the address of one of its verbs.
+func (k rolloutKey) path() string { return k.verb("") }
+
+func (k rolloutKey) verb(verb string) string {
+	address := "/api/v1/rollouts/" + url.PathEscape(k.namespace) + "/" + url.PathEscape(k.name)
+	if verb != "" {
+		address += "/" + verb
+	}
+	if k.party != catalog.DefaultParty {
+		address += "?party=" + url.QueryEscape(k.party)
+	}
+	return address
+}
+
+func (k rolloutKey) missing() error { return problem.NotFound.Because("%s does not exist", k) }

@@ -2,15 +2,17 @@
 package rollouts
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
@@ -32,11 +34,8 @@ import (
 // Handlers implements the operations of openapi.yaml on rollouts.
 type Handlers struct {
 	*backend.Backend
-	streams *stream.Hub
+	Streams *stream.Hub
 }
-
-// New creates the handlers.
-func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // GetRollout answers GET /api/v1/rollouts/{namespace}/{name}.
 func (h *Handlers) GetRollout(c echo.Context, namespace, name string, params schema.GetRolloutParams) error {
@@ -46,95 +45,65 @@ func (h *Handlers) GetRollout(c echo.Context, namespace, name string, params sch
 	}
 	return answer.Shared(c, h.Recent, answer.ObjectMaxAge, func(ctx context.Context) (rollout.Status, error) {
 		seen, err := h.readRollout(ctx, key)
-		return seen.status, err
+		return seen.Value, err
 	})
 }
 
 // rolloutSnapshot is a rollout as read at one moment.
-type rolloutSnapshot struct {
-	status rollout.Status
-	// open is true while the rollout's workflow runs, so that the rollout can still change.
-	open bool
-	// starting is true while the rollout's workflow does not run yet.
-	starting bool
-	// unanswered is the reason why the rollout's workflow did not answer, so that parts of the snapshot may be
-	// outdated; "" if it answered.
-	unanswered string
-}
+type rolloutSnapshot = backend.Snapshot[rollout.Status]
 
 func (h *Handlers) readRollout(ctx context.Context, key rolloutKey) (rolloutSnapshot, error) {
-	return (&rolloutReader{Handlers: h}).read(ctx, key)
-}
-
-// Reader reads the rollout of a name repeatedly, for objects that show it as a part.
-type Reader struct {
-	reader rolloutReader
-	key    rolloutKey
-}
-
-// NewReader creates a Reader. Only one goroutine at a time may use it.
-func NewReader(b *backend.Backend, party, namespace, name string) *Reader {
-	return &Reader{rolloutReader{Handlers: New(b, nil)}, rolloutKey{party, namespace, name}}
-}
-
-// Read returns the current status of the rollout.
-func (r *Reader) Read(ctx context.Context) (rollout.Status, error) {
-	seen, err := r.reader.read(ctx, r.key)
-	return seen.status, err
+	return (&Reader{Handlers: h, key: key}).Read(ctx)
 }
 
 // ReadRelease reads the release of a record, even if newer releases of the rollout exist. It returns NotFound if the
 // record is no longer kept.
 func ReadRelease(ctx context.Context, b *backend.Backend, of plan.RolloutStatus) (rollout.Status, error) {
-	h := New(b, nil)
+	reader := NewReader(b, of.Party, of.Namespace, of.Name)
 	record, err := b.Home.GetRelease(ctx, of.Record)
 	if err != nil {
 		return rollout.Status{}, err
 	}
 	if record.Outcome != nil {
-		seen, err := h.readComplete(record)
-		return seen.status, err
+		return reader.Complete(record)
 	}
-	seen, err := h.readRollout(ctx, rolloutKey{of.Party, of.Namespace, of.Name})
+	seen, err := reader.Read(ctx)
 	switch {
 	case err != nil:
 		return rollout.Status{}, err
-	case seen.unanswered != "":
+	case seen.Unanswered != "":
 		return rollout.Status{}, errors.New("the engine's workflow worker does not answer")
-	case seen.status.Record != of.Record:
+	case seen.Value.Record != of.Record:
 		return rollout.Status{}, errors.New("it has no recorded outcome, and another release has taken its place")
 	}
-	return seen.status, nil
+	return seen.Value, nil
 }
 
-// rolloutReader reads a rollout repeatedly, and queries its workflow only if the history has grown. Only one goroutine
-// at a time may use it.
-type rolloutReader struct {
+// Reader reads the rollout of a name repeatedly, and queries its workflow only if the history has grown. Only one
+// goroutine at a time may use it.
+type Reader struct {
 	*Handlers
-	// runID and length are the run and the history length that the remembered status belongs to.
-	runID  string
-	length int64
-	status rollout.Status
+	key    rolloutKey
+	memory backend.Memory[rollout.Status]
 }
 
-// read reads the current state of a rollout: from its workflow while that runs, afterwards from its newest record.
-func (r *rolloutReader) read(ctx context.Context, key rolloutKey) (rolloutSnapshot, error) {
-	seen, err := backend.Read(ctx, r.Backend, backend.Reading[rolloutSnapshot]{
-		WorkflowID: key.workflowID(),
-		Record:     func() (*v1alpha1.ReleaseRecord, error) { return r.newestRecord(ctx, key) },
-		Open: func(described *workflowservice.DescribeWorkflowExecutionResponse) (rolloutSnapshot, error) {
-			return r.readOpen(ctx, key, described)
-		},
-		Complete: r.readComplete,
-		Lost: func(described *workflowservice.DescribeWorkflowExecutionResponse,
-			record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
-			return r.readLost(ctx, described, record)
-		},
-	})
+// NewReader creates a Reader.
+func NewReader(b *backend.Backend, party, namespace, name string) *Reader {
+	return &Reader{Handlers: &Handlers{Backend: b}, key: rolloutKey{party, namespace, name}}
+}
+
+// Read reads the current state of a rollout: from its workflow while that runs, afterwards from its newest record.
+func (r *Reader) Read(ctx context.Context) (rolloutSnapshot, error) {
+	seen, err := backend.Read(ctx, r.Backend, r.key.workflowID(), r)
 	if err == nil {
-		seen.status.Conditions = conditions.OfRollout(seen.status)
+		seen.Value.Conditions = conditions.OfRollout(seen.Value)
 	}
 	return seen, err
+}
+
+// Record implements backend.Reader.
+func (r *Reader) Record(ctx context.Context) (*v1alpha1.ReleaseRecord, error) {
+	return r.newestRecord(ctx, r.key)
 }
 
 // newestRecord returns the complete record of the newest release of that name.
@@ -153,47 +122,27 @@ func (h *Handlers) newestRecord(ctx context.Context, key rolloutKey) (*v1alpha1.
 	return nil, key.missing()
 }
 
-// readComplete reads a rollout that has ended.
-func (h *Handlers) readComplete(record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
-	var status rollout.Status
-	if err := v1alpha1.DecodeBody(record.Outcome.Body, &status); err != nil {
-		return rolloutSnapshot{}, fmt.Errorf("record %s: %w", record.Name, err)
-	}
+// Complete implements backend.Reader.
+func (h *Handlers) Complete(record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
+	status, err := backend.Decode[rollout.Status](record, record.Outcome.Body)
 	status.Workflow = h.WorkflowRef(record.Spec.WorkflowID, record.Outcome.RunID)
 	status.Record = record.Name
-	return rolloutSnapshot{status: status}, nil
+	return status, err
 }
 
-// readOpen queries the workflow if its history has grown. If no worker answers, it falls back to Temporal's own data
-// and the record.
-func (r *rolloutReader) readOpen(ctx context.Context, key rolloutKey,
-	described *workflowservice.DescribeWorkflowExecutionResponse) (rolloutSnapshot, error) {
+// Running implements backend.Reader.
+func (r *Reader) Running(ctx context.Context,
+	described *workflowservice.DescribeWorkflowExecutionResponse) (rollout.Status, error) {
 	info := described.GetWorkflowExecutionInfo()
-	if runID := info.GetExecution().GetRunId(); runID != r.runID || info.GetHistoryLength() != r.length {
-		var status rollout.Status
-		if err := r.Query(ctx, key.workflowID(), &status); err != nil {
-			return r.readUnanswered(ctx, key, info, err)
-		}
-		r.runID, r.length, r.status = runID, info.GetHistoryLength(), status
-	}
-	seen := rolloutSnapshot{status: r.status, open: true}
-	seen.status.Workflow = r.WorkflowRef(key.workflowID(), info.GetExecution().GetRunId())
-	showRolloutProgress(&seen.status, described.GetPendingActivities())
-	return seen, nil
+	status, err := r.memory.Query(ctx, r.Backend, r.key.workflowID(), info)
+	status.Workflow = r.WorkflowRef(r.key.workflowID(), info.GetExecution().GetRunId())
+	showRolloutProgress(&status, described.GetPendingActivities())
+	return status, err
 }
 
-// readUnanswered reads a rollout whose workflow runs but whose worker does not answer: the requested rollout, in the
-// published phase.
-func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info *workflowpb.WorkflowExecutionInfo,
-	cause error) (rolloutSnapshot, error) {
-	record, err := r.newestRecord(ctx, key)
-	if err != nil {
-		return rolloutSnapshot{}, err
-	}
-	status, err := r.outlineRollout(record)
-	if err != nil {
-		return rolloutSnapshot{}, err
-	}
+// Unanswered implements backend.Reader: it shows the published phase and wait.
+func (r *Reader) Unanswered(status *rollout.Status, described *workflowservice.DescribeWorkflowExecutionResponse) {
+	info := described.GetWorkflowExecutionInfo()
 	status.Phase = publishedPhase(info)
 	status.Reason = "the engine's workflow worker does not answer: this is the last published phase; the progress of " +
 		"its steps is unknown"
@@ -201,42 +150,39 @@ func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info
 		status.WaitingFor.Message =
 			"this is the last published wait, without its gate; the engine's workflow worker does not answer"
 	}
-	status.Workflow = r.WorkflowRef(key.workflowID(), info.GetExecution().GetRunId())
-	return rolloutSnapshot{status: status, open: true, unanswered: cause.Error()}, nil
+	status.Workflow = r.WorkflowRef(r.key.workflowID(), info.GetExecution().GetRunId())
 }
 
 // reasonNoWorkflow is the reason of a rollout that has a record but no workflow.
 const reasonNoWorkflow = "it was accepted, but has no workflow: it was never started, or Temporal has deleted it; " +
 	"start it again"
 
-// readLost reads a rollout without a recorded outcome whose workflow does not run: it is being started, was never
-// started, or was terminated.
-func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
+// Lost implements backend.Reader.
+func (r *Reader) Lost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
 	record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
 	var status rollout.Status
-	if described != nil && r.Query(ctx, record.Spec.WorkflowID, &status) == nil &&
+	info := described.GetWorkflowExecutionInfo()
+	if described != nil && r.Query(ctx, record.Spec.WorkflowID, "", &status) == nil &&
 		(status.Record == record.Name || status.Record == "") {
-		status.Workflow = r.WorkflowRef(record.Spec.WorkflowID,
-			described.GetWorkflowExecutionInfo().GetExecution().GetRunId())
+		status.Workflow = r.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
 		if status.Phase.Final() || status.FinishedAt != nil {
-			return rolloutSnapshot{status: status}, nil // it ended normally; only its record could not be written
+			return rolloutSnapshot{Value: status}, nil // it ended normally; only its record could not be written
 		}
-		return lostRollout(status, described.GetWorkflowExecutionInfo().GetStatus()), nil
+		return lostRollout(status, info.GetStatus()), nil
 	}
-	status, err := r.outlineRollout(record)
+	status, err := r.Outline(record)
 	if err != nil {
 		return rolloutSnapshot{}, err
 	}
 	if described != nil && memoRecord(described) == record.Name {
-		return lostRollout(status, described.GetWorkflowExecutionInfo().GetStatus()), nil
+		return lostRollout(status, info.GetStatus()), nil
 	}
 	if time.Since(record.Spec.CreatedAt.Time) < start.LaunchWindow {
 		status.Reason = "is being started"
-		return rolloutSnapshot{status: status, starting: true}, nil
+		return rolloutSnapshot{Value: status, Starting: true}, nil
 	}
-	status.Phase = rollout.PhaseFailed
-	status.Reason = reasonNoWorkflow
-	return rolloutSnapshot{status: status}, nil
+	status.Phase, status.Reason = rollout.PhaseFailed, reasonNoWorkflow
+	return rolloutSnapshot{Value: status}, nil
 }
 
 // lostRollout is a rollout whose workflow ended abnormally: its changes to the workload remain.
@@ -244,11 +190,11 @@ func lostRollout(status rollout.Status, how enumspb.WorkflowExecutionStatus) rol
 	status.Phase, status.WaitingFor = rollout.PhaseFailed, nil
 	status.Reason = "its workflow " + backend.AbnormalEnd(how) + ": pods and traffic remain as it left them; start a " +
 		"new rollout of the workload, which restores them first, or run slipway repair"
-	return rolloutSnapshot{status: status}
+	return rolloutSnapshot{Value: status}
 }
 
-// outlineRollout creates a rollout's status from its record alone, before its first step.
-func (h *Handlers) outlineRollout(record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
+// Outline implements backend.Reader.
+func (h *Handlers) Outline(record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
 	spec, err := specOf(record)
 	if err != nil {
 		return rollout.Status{}, err
@@ -264,11 +210,7 @@ func (h *Handlers) initialStatus(workflowID string, asked machine.Request) rollo
 
 // specOf decodes the spec that a record's rollout was started with.
 func specOf(record *v1alpha1.ReleaseRecord) (strategy.Spec, error) {
-	var spec strategy.Spec
-	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &spec); err != nil {
-		return spec, fmt.Errorf("record %s: %w", record.Name, err)
-	}
-	return spec, nil
+	return backend.Decode[strategy.Spec](record, record.Spec.Snapshot)
 }
 
 // memoRecord returns the name of the record that a workflow was started with.
@@ -295,10 +237,8 @@ func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
 
 // publishedPhase returns the phase that a rollout's workflow last published; Progressing if it has published none.
 func publishedPhase(info *workflowpb.WorkflowExecutionInfo) rollout.Phase {
-	if phase := execution.Published[string](info, workflows.AttributeState.GetName()); phase != "" {
-		return rollout.Phase(phase)
-	}
-	return rollout.PhaseProgressing
+	phase := execution.Published[rollout.Phase](info, workflows.AttributeState.GetName())
+	return cmp.Or(phase, rollout.PhaseProgressing)
 }
 
 // WatchRollout answers GET /api/v1/rollouts/{namespace}/{name}/events.
@@ -307,13 +247,105 @@ func (h *Handlers) WatchRollout(c echo.Context, namespace, name string, params s
 	if err != nil {
 		return err
 	}
-	return h.streams.Serve(c, key.workflowID(), func() stream.Source {
-		reader := &rolloutReader{Handlers: h}
+	return h.Streams.Serve(c, key.workflowID(), func() stream.Source {
+		reader := &Reader{Handlers: h, key: key}
 		return stream.FromWorkflow(h.Backend, key.workflowID(), func(ctx context.Context) (stream.Snapshot, error) {
-			seen, err := reader.read(ctx, key)
-			return stream.Snapshot{Value: seen.status, Workflow: seen.status.Workflow, Ended: !seen.open &&
-				!seen.starting,
-				Unanswered: seen.unanswered}, err
+			seen, err := reader.Read(ctx)
+			return stream.Of(seen, seen.Value.Workflow), err
 		})
 	})
+}
+
+// podCount is an activity's report on its pods, in its heartbeat or in the details of a retried failure.
+type podCount struct {
+	Message      string `json:"message"`
+	Updated      *int32 `json:"updated"`
+	UpdatedReady *int32 `json:"updatedReady"`
+}
+
+// showRolloutProgress adds the last report of the running activity to the status: the workflow learns nothing about
+// pods between two events of its history. The pending activities were read before the workflow was queried: an activity
+// that the workflow no longer waits for has ended.
+func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingActivityInfo) {
+	if w := status.WaitingFor; w == nil || w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic &&
+		w.Kind != rollout.WaitParty {
+		return
+	}
+	for _, activity := range pending {
+		switch activity.GetActivityType().GetName() {
+		case machine.ActivityLeg:
+			showLeg(status, activity)
+			showPods(status, activity)
+		// only its latest attempt reports that it waits for another release, and for which
+		case rollout.ActivityHoldTraffic:
+			if message := activity.GetLastFailure().GetMessage(); message != "" {
+				status.Reason = message
+				showWait(status, message)
+			}
+		}
+	}
+}
+
+// showPods adds the newest pod counts and the message of the awaited condition to the status.
+func showPods(status *rollout.Status, activity *workflowpb.PendingActivityInfo) {
+	count := newestPodCount(activity)
+	if count.UpdatedReady != nil {
+		status.CanaryReadyReplicas = *count.UpdatedReady
+	}
+	if count.Updated != nil {
+		status.CanaryReplicas = *count.Updated
+	}
+	showWait(status, backend.Progress(activity))
+}
+
+// showLeg adds the progress of a leg to the status: the workflow learns of the leg's steps only when the leg has ended.
+// What users have commanded in the meantime comes from the workflow alone.
+func showLeg(status *rollout.Status, activity *workflowpb.PendingActivityInfo) {
+	progress, _ := backend.Heartbeat[machine.LegProgress](activity)
+	on := progress.Status
+	if on == nil {
+		return
+	}
+	if on.Phase != status.Phase || on.CurrentStepIndex < status.CurrentStepIndex || len(on.Steps) != len(status.Steps) {
+		return // a command has changed the rollout's direction or steps since then
+	}
+	status.CurrentStepIndex, status.NextStepIndex, status.CurrentStepState = on.CurrentStepIndex, on.NextStepIndex,
+		on.CurrentStepState
+	status.Steps, status.FinalisingStep, status.Traffic = on.Steps, on.FinalisingStep, on.Traffic
+	status.Replicas, status.CanaryReplicas, status.CanaryReadyReplicas = on.Replicas, on.CanaryReplicas,
+		on.CanaryReadyReplicas
+	status.StableRevision, status.CanaryRevision, status.PodTemplateHash = on.StableRevision, on.CanaryRevision,
+		on.PodTemplateHash
+	status.Images, status.ObservedWorkloadGeneration = on.Images, on.ObservedWorkloadGeneration
+	if !status.Paused {
+		status.Reason, status.WaitingFor, status.LastUpdateTime = on.Reason, on.WaitingFor, on.LastUpdateTime
+	}
+}
+
+// showWait sets the message of the awaited condition. It copies WaitingFor, because the cached status must not change.
+func showWait(status *rollout.Status, message string) {
+	if message == "" || status.WaitingFor == nil {
+		return
+	}
+	waiting := *status.WaitingFor
+	waiting.Message = message
+	status.WaitingFor = &waiting
+}
+
+// newestPodCount returns the newest pod count of an activity: from its latest heartbeat or its latest failure.
+func newestPodCount(activity *workflowpb.PendingActivityInfo) podCount {
+	beat, _ := backend.Heartbeat[podCount](activity) // one of another format contains no pod count
+	beatAt := activity.GetLastHeartbeatTime().AsTime()
+	if beat.UpdatedReady != nil && !beatAt.Before(activity.GetLastAttemptCompleteTime().AsTime()) {
+		return beat
+	}
+	details := activity.GetLastFailure().GetApplicationFailureInfo().GetDetails().GetPayloads()
+	var reportedFailure failure.Details
+	var failed podCount
+	if len(details) > 0 && converter.GetDefaultDataConverter().FromPayload(details[0], &reportedFailure) == nil &&
+		len(reportedFailure.Data) > 0 &&
+		json.Unmarshal(reportedFailure.Data, &failed) == nil && failed.UpdatedReady != nil {
+		return failed
+	}
+	return beat
 }

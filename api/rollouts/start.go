@@ -2,25 +2,35 @@ package rollouts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/api/verbs"
 	"slipway.io/slipway/execution"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/conditions"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
+	"slipway.io/slipway/workflows"
 )
 
 // StartRollout answers POST /api/v1/rollouts.
@@ -29,7 +39,7 @@ import (
 // under the name's workflow ID, which Temporal allows only once. A repeat with the same key continues where the earlier
 // request stopped.
 func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams) error {
-	request, err := readRolloutRequest(c)
+	request, err := input.DecodeValid(c, "the rollout", strategy.DecodeRequest)
 	if err != nil {
 		return err
 	}
@@ -56,15 +66,6 @@ func (h *Handlers) answerStart(c echo.Context, s *rolloutStart, key *string, via
 	return c.JSON(http.StatusAccepted, schema.RolloutStarted{Status: status, Warnings: s.request.Warnings})
 }
 
-// readRolloutRequest reads the body of a start strictly, and reports all errors at once.
-func readRolloutRequest(c echo.Context) (strategy.Request, error) {
-	request, wrong, err := input.Decode(c, strategy.DecodeRequest)
-	if err == nil && len(wrong) > 0 {
-		err = problem.InvalidDocument("the rollout", wrong)
-	}
-	return request, err
-}
-
 // rolloutStart is one request to start a rollout.
 type rolloutStart struct {
 	*Handlers
@@ -85,8 +86,7 @@ type rolloutStart struct {
 	// the cache.
 	numberTaken bool
 
-	queue  string
-	shared *rollout.SharedTraffic
+	queue string
 	// predicted is the new pod template as predicted by the party's worker.
 	predicted *rollout.PredictedTemplate
 	// checked means that the parties have been asked.
@@ -140,14 +140,12 @@ func (s *rolloutStart) Name(p *problem.Error, workflowID string) *problem.Error 
 func (s *rolloutStart) resolveParty(ctx context.Context) error {
 	spec := &s.request.Spec
 	party := spec.Workload().PartyOrDefault()
-	queue, known, err := s.Home.Queue(ctx, party)
+	queue, unknown, err := s.QueueOf(ctx, party)
 	if err != nil {
 		return err
 	}
-	if !known {
-		return s.refused(schema.FieldProblem{Field: "party", Reason: "party " + party +
-			" is not known: create a Party object of that name in the engine's namespace, or a namespace of that " +
-			"name in the home cluster"})
+	if unknown != "" {
+		return s.refused(schema.FieldProblem{Field: "party", Reason: unknown})
 	}
 	if spec.Namespace == "" {
 		if spec.Namespace, err = s.Home.DefaultNamespace(ctx, party); err != nil {
@@ -210,14 +208,13 @@ func (s *rolloutStart) checkNameFree(ctx context.Context) error {
 func (s *rolloutStart) nameTaken(ctx context.Context, why string) error {
 	conflict := problem.Conflict.Because("%s", why).HeldBy(s.key.workflowID())
 	if seen, err := s.readRollout(ctx, s.key); err == nil {
-		conflict = conflict.Showing(seen.status)
+		conflict = conflict.Showing(seen.Value)
 	}
 	return conflict
 }
 
 func (s *rolloutStart) refused(problems ...schema.FieldProblem) error {
-	return problem.Refused.Because("the rollout cannot be carried out, and nothing was changed: %s",
-		problem.Summary(problems)).Listing(problems)
+	return problem.Refused.Listing(problems, "the rollout cannot be carried out, and nothing was changed")
 }
 
 // HasWorkflow reports whether the record's release has a workflow, open or closed.
@@ -243,7 +240,7 @@ func (s *rolloutStart) isReleaseOf(ctx context.Context, described *workflowservi
 		return true
 	}
 	var status rollout.Status
-	return s.Query(ctx, s.key.workflowID(), &status) == nil && status.Record == record
+	return s.Query(ctx, s.key.workflowID(), "", &status) == nil && status.Record == record
 }
 
 // currentStatus returns the status of the requested release: from its record or its workflow, or, before a worker has
@@ -253,19 +250,18 @@ func (s *rolloutStart) currentStatus(ctx context.Context) (rollout.Status, error
 	case s.Pruned != nil:
 		return s.prunedStatus(s.Pruned), nil
 	case s.RunID != "":
-		status, err := s.outlineRollout(s.Written)
+		status, err := s.Outline(s.Written)
 		status.Workflow = s.WorkflowRef(s.key.workflowID(), s.RunID)
 		return status, err
 	}
 	live, err := s.readRollout(ctx, s.key)
 	switch {
 	case s.Written.Outcome != nil:
-		seen, err := s.readComplete(s.Written)
-		return seen.status, err
-	case err != nil || live.unanswered != "":
-		return s.outlineRollout(s.Written)
-	case live.status.Record == s.Written.Name:
-		return live.status, nil
+		return s.Complete(s.Written)
+	case err != nil || live.Unanswered != "":
+		return s.Outline(s.Written)
+	case live.Value.Record == s.Written.Name:
+		return live.Value, nil
 	}
 	records, err := s.Home.FindRecords(ctx, s.key.labels())
 	if err != nil {
@@ -274,7 +270,7 @@ func (s *rolloutStart) currentStatus(ctx context.Context) (rollout.Status, error
 	past := newHistory(s.Handlers, s.key, records)
 	past.live = &live
 	release, err := past.release(ctx, s.Written.Name)
-	return release.Rollout, err
+	return release.status, err
 }
 
 // prunedStatus returns the status of a release whose record was pruned to its key: what the request contains, and how
@@ -293,4 +289,122 @@ func (s *rolloutStart) prunedStatus(record *v1alpha1.ReleaseRecord) rollout.Stat
 		}
 	}
 	return status
+}
+
+// Record creates the rollout's record.
+func (s *rolloutStart) Record(string, time.Time) (*v1alpha1.ReleaseRecord, error) {
+	return store.NewRolloutRecord(s.machineRequest())
+}
+
+// machineRequest returns the machine's input as far as it is known before there is a record.
+func (s *rolloutStart) machineRequest() machine.Request {
+	return machine.Request{Spec: s.request.Spec, RollBackFrozen: s.rollBackFrozen, Revision: s.revision}
+}
+
+// Launch starts the rollout's workflow, or makes the live release of this name give way to it. The workflow ID is the
+// place: an open workflow of that ID belongs either to this release, started by a concurrent request with the same key,
+// or to another release.
+func (s *rolloutStart) Launch(ctx context.Context) (err error) {
+	if s.engine, err = s.Home.Engine(ctx); err != nil {
+		return err
+	}
+	if err := s.verifyNumber(ctx); err != nil {
+		return err
+	}
+	if s.replacing {
+		return s.supersede(ctx)
+	}
+	already, err := s.Execute(ctx, s.workflow())
+	if !already || err != nil {
+		return err
+	}
+	ours, err := s.HasWorkflow(ctx, s.Written)
+	if err != nil || ours {
+		return err
+	}
+	if s.Key == "" {
+		s.Withdraw(ctx)
+	}
+	return start.ErrRetry
+}
+
+func (s *rolloutStart) workflow() start.Workflow {
+	workload := s.request.Spec.WorkloadRef
+	return start.Workflow{Type: workflows.TypeRollout, Input: s.input(), Options: client.StartWorkflowOptions{
+		ID:                       s.key.workflowID(),
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		TypedSearchAttributes:    workflows.RolloutAttributes(s.request.Spec),
+		Memo:                     map[string]any{workflows.MemoRecord: s.Written.Name},
+		StaticSummary: start.Summary(fmt.Sprintf("%s %s/%s: %s", workload.Kind, s.key.namespace,
+			workload.Name, s.machineRequest().Outline())),
+		StaticDetails: s.details(),
+	}}
+}
+
+func (s *rolloutStart) input() workflows.RolloutInput {
+	asked := store.RolloutAsked(s.Written, s.request.Spec)
+	asked.UnreachableBudgetSeconds = s.BudgetSeconds()
+	asked.Object, asked.ConfirmReason, asked.Predicted = s.object, s.confirm, s.predicted
+	return workflows.RolloutInput{Request: asked, Queue: s.queue, Engine: s.engine}
+}
+
+// details is the description of the rollout in the Temporal UI, as Markdown: what the rollout does, and which signals
+// control it.
+func (s *rolloutStart) details() string {
+	spec := s.request.Spec
+	intro := fmt.Sprintf("Rollout `%s` releases %s **%s** in namespace %s: %s.\n\n", s.key.name, spec.WorkloadRef.Kind,
+		spec.WorkloadRef.Name, s.key.namespace, s.machineRequest().Outline())
+	var steps []string
+	for _, step := range spec.Strategy.Steps {
+		steps = append(steps, stepOutline(step))
+	}
+	return s.Details(intro, steps, "steps", "The current details say what it waits for. Send the signal `approve`, "+
+		"`pause`, `resume`, `rollback`, `stop`, `jump`, `retry` or `promote`")
+}
+
+func stepOutline(step strategy.Step) string {
+	parts := []string{fmt.Sprintf("pods %s", step.Replicas.String())}
+	switch {
+	case len(step.Matches) > 0:
+		parts = append(parts, "traffic by "+phrase.Count(len(step.Matches), "match"))
+	case step.Traffic != nil:
+		parts = append(parts, fmt.Sprintf("traffic %d%%", *step.Traffic))
+	}
+	switch {
+	case step.PauseSeconds == nil:
+		parts = append(parts, "then an approval")
+	case *step.PauseSeconds > 0:
+		parts = append(parts, "then a pause of "+(time.Duration(*step.PauseSeconds)*time.Second).String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// supersedeKey is the key of the command with which the record's release supersedes the live one.
+func supersedeKey(record string) string { return "supersede-" + record }
+
+// supersede makes the live release of this name give way to this one.
+func (s *rolloutStart) supersede(ctx context.Context) error {
+	request := workflows.SupersedeRequest{Input: s.input(), VerbRequest: workflows.VerbRequest{
+		Actor: s.request.Actor, Reason: s.request.Reason, Via: s.Via, Key: supersedeKey(s.Written.Name)}}
+	answer, err := verbs.Send(ctx, s.Backend, s.key.workflowID(),
+		verbs.Command{Verb: string(rollout.VerbSupersede), Key: request.Key, Payload: request})
+	switch {
+	case errors.Is(err, verbs.ErrClosed):
+		return start.ErrRetry // it has ended in the meantime: start normally
+	case errors.Is(err, verbs.ErrUnknown):
+		return problem.Unreachable.Because("%v: whether the live release of %s is superseded is not known; "+
+			"repeat with the same Idempotency-Key, or look at it in a minute", verbs.ErrUnknown,
+			s.key).HeldBy(s.key.workflowID())
+	case err != nil:
+		if problem.Of(err).Status == problem.Malformed.Status {
+			s.Withdraw(ctx)
+		}
+		return err
+	}
+	if answer.Outcome == audit.Refused {
+		s.Withdraw(ctx)
+		return s.nameTaken(ctx, answer.Message)
+	}
+	return nil
 }

@@ -138,7 +138,10 @@ func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) erro
 	if err != nil {
 		return err
 	}
-	spec := past.spec
+	spec, withSteps, err := lastSpec(past)
+	if err != nil {
+		return err
+	}
 	if object != nil {
 		asks, warnings, err := kruise.SpecOf(object)
 		if err != nil {
@@ -146,7 +149,7 @@ func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) erro
 		}
 		asks.Party, s.request.Warnings, spec = s.key.party, warnings, asks
 	}
-	target, err := history.Of(past.of(spec.WorkloadRef)).Choose(int64(s.undo.toRevision))
+	target, err := history.Of(byWorkload(past)[spec.WorkloadRef]).Choose(int64(s.undo.toRevision))
 	if err != nil {
 		return s.refused(schema.FieldProblem{Field: "toRevision", Reason: err.Error()})
 	}
@@ -157,7 +160,7 @@ func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) erro
 	switch {
 	case spec.Undo.WithoutSteps:
 		spec.Strategy = spec.Strategy.WithoutSteps()
-	case object == nil && !past.withSteps:
+	case object == nil && !withSteps:
 		return s.refused(schema.FieldProblem{Reason: fmt.Sprintf(
 			"%s is outside policy.rollbackWindow, and no recorded release has steps to reuse: "+
 				"start a rollout with the images of that version", target)})
@@ -225,72 +228,37 @@ func (s *rolloutStart) objectOf(ctx context.Context) (*v1beta1.Rollout, error) {
 	return object, nil
 }
 
-// pastReleases are the releases of a name.
-type pastReleases struct {
-	// statuses are the final statuses of the releases, newest first, with their numbers.
-	statuses []rollout.Status
-	// spec is the spec of the newest release; if that was an undo without steps, with the strategy of an earlier one.
-	spec strategy.Spec
-	// withSteps is true if the spec's strategy has steps: perhaps only undos without steps are still recorded.
-	withSteps bool
-}
-
-// of returns the releases of one workload: the name may have had another workload before.
-func (p pastReleases) of(workload catalog.WorkloadRef) []rollout.Status {
-	return slices.DeleteFunc(slices.Clone(p.statuses), func(status rollout.Status) bool {
-		return status.WorkloadRef != workload
-	})
-}
-
 // readPast reads the releases of the name.
-func (s *rolloutStart) readPast(ctx context.Context) (pastReleases, error) {
+func (s *rolloutStart) readPast(ctx context.Context) ([]pastRelease, error) {
 	records, err := s.Home.FindRecords(ctx, s.key.labels())
 	if err != nil {
-		return pastReleases{}, err
+		return nil, err
 	}
-	var past pastReleases
-	reader := newHistory(s.Handlers, s.key, records)
-	for _, name := range reader.releases {
-		record, err := s.Home.GetRelease(ctx, name)
-		if failure.Is(err, failure.NotFound) {
-			continue // it was pruned or withdrawn in the meantime
-		}
-		if err != nil {
-			return past, err
-		}
-		status, err := reader.status(ctx, record)
-		if err != nil {
-			return past, err
-		}
-		past.statuses = append(past.statuses, status)
-		if err := past.addSpec(record); err != nil {
-			return past, err
-		}
+	past, err := newHistory(s.Handlers, s.key, records).all(ctx)
+	if err == nil && len(past) == 0 {
+		err = s.key.missing()
 	}
-	if len(past.statuses) == 0 {
-		return past, s.key.missing()
-	}
-	return past, nil
+	return past, err
 }
 
-// addSpec takes over the spec of a release for the next one, until a strategy with steps is found: an undo without
-// steps has no strategy of its own.
-func (p *pastReleases) addSpec(record *v1alpha1.ReleaseRecord) error {
-	if p.withSteps {
-		return nil
+// lastSpec returns the spec of the newest release. If that was an undo without steps, which has no strategy of its own,
+// the strategy is the one of an earlier release; withSteps is false if only undos without steps are still recorded.
+func lastSpec(past []pastRelease) (spec strategy.Spec, withSteps bool, err error) {
+	for i, one := range past {
+		earlier, err := specOf(one.record)
+		switch {
+		case err != nil:
+			return spec, false, err
+		case i == 0:
+			spec = earlier
+		case earlier.WorkloadRef == spec.WorkloadRef:
+			spec.Strategy = earlier.Strategy
+		default:
+			continue
+		}
+		if earlier.Undo == nil || !earlier.Undo.WithoutSteps {
+			return spec, true, nil
+		}
 	}
-	spec, err := specOf(record)
-	if err != nil {
-		return err
-	}
-	switch {
-	case len(p.statuses) == 1:
-		p.spec = spec
-	case spec.WorkloadRef == p.spec.WorkloadRef:
-		p.spec.Strategy = spec.Strategy
-	default:
-		return nil
-	}
-	p.withSteps = spec.Undo == nil || !spec.Undo.WithoutSteps
-	return nil
+	return spec, false, nil
 }

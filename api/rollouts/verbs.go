@@ -2,68 +2,35 @@ package rollouts
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/labstack/echo/v4"
 
+	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/api/verbs"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/workflows"
 )
 
-// ApproveRollout answers POST /api/v1/rollouts/{namespace}/{name}/approve.
+// ApproveRollout answers POST /api/v1/rollouts/{namespace}/{name}/approve, and all other verbs: it sends the verb and
+// responds with the rollout as it is afterwards.
 func (h *Handlers) ApproveRollout(c echo.Context, namespace, name string, params schema.ApproveRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbApprove, namespace, name, params)
-}
-
-// PauseRollout answers POST /api/v1/rollouts/{namespace}/{name}/pause.
-func (h *Handlers) PauseRollout(c echo.Context, namespace, name string, params schema.PauseRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbPause, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// ResumeRollout answers POST /api/v1/rollouts/{namespace}/{name}/resume.
-func (h *Handlers) ResumeRollout(c echo.Context, namespace, name string, params schema.ResumeRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbResume, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// RollbackRollout answers POST /api/v1/rollouts/{namespace}/{name}/rollback.
-func (h *Handlers) RollbackRollout(c echo.Context, namespace, name string, params schema.RollbackRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbRollback, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// StopRollout answers POST /api/v1/rollouts/{namespace}/{name}/stop.
-func (h *Handlers) StopRollout(c echo.Context, namespace, name string, params schema.StopRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbStop, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// JumpRollout answers POST /api/v1/rollouts/{namespace}/{name}/jump.
-func (h *Handlers) JumpRollout(c echo.Context, namespace, name string, params schema.JumpRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbJump, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// RetryRollout answers POST /api/v1/rollouts/{namespace}/{name}/retry.
-func (h *Handlers) RetryRollout(c echo.Context, namespace, name string, params schema.RetryRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbRetry, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// PromoteRollout answers POST /api/v1/rollouts/{namespace}/{name}/promote.
-func (h *Handlers) PromoteRollout(c echo.Context, namespace, name string, params schema.PromoteRolloutParams) error {
-	return h.sendVerb(c, rollout.VerbPromote, namespace, name, schema.ApproveRolloutParams(params))
-}
-
-// sendVerb sends a verb and responds with the rollout as it is afterwards. The parameters of all verbs equal those of
-// approve.
-func (h *Handlers) sendVerb(c echo.Context, verb rollout.Verb, namespace, name string,
-	params schema.ApproveRolloutParams) error {
+	verb := rollout.Verb(path.Base(c.Path()))
 	request, err := readVerb(c, verb, params.SlipwayVia)
 	if err != nil {
 		return err
@@ -79,16 +46,12 @@ func (h *Handlers) sendVerb(c echo.Context, verb rollout.Verb, namespace, name s
 // readVerb reads the body of a verb. Fields of other verbs are refused, not ignored.
 func readVerb(c echo.Context, verb rollout.Verb, via *schema.Via) (workflows.RolloutVerbRequest, error) {
 	var request workflows.RolloutVerbRequest
-	to := input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To)}
-	if verb != rollout.VerbStop {
-		to.Refused = "is for stop only: leave it out"
-	}
-	toStep := input.Field{Name: "toStep", Number: &request.ToStep}
-	if verb != rollout.VerbJump {
-		toStep.Refused = "is for jump only: leave it out"
-	}
 	err := verbs.Read(c, via, &request.VerbRequest, input.Field{Name: "step", Number: &request.Step},
-		input.Field{Name: "gate", MaxLength: input.MaxGate, Into: &request.Gate}, to, toStep)
+		input.Field{Name: "gate", MaxLength: input.MaxGate, Into: &request.Gate},
+		input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To),
+			Refused: input.Unless(verb == rollout.VerbStop, "is for stop only: leave it out")},
+		input.Field{Name: "toStep", Number: &request.ToStep,
+			Refused: input.Unless(verb == rollout.VerbJump, "is for jump only: leave it out")})
 	if err != nil {
 		return request, err
 	}
@@ -123,7 +86,7 @@ func (r *rolloutVerb) Workflow(context.Context) (string, error) { return r.key.w
 // Now reads the rollout.
 func (r *rolloutVerb) Now(ctx context.Context) (now rollout.Status, history []audit.Entry, err error) {
 	r.seen, err = r.readRollout(ctx, r.key)
-	return r.seen.status, r.seen.status.History, err
+	return r.seen.Value, r.seen.Value.History, err
 }
 
 // Fallback returns the rollout as recorded, in the given phase.
@@ -132,7 +95,7 @@ func (r *rolloutVerb) Fallback(ctx context.Context, phase, reason string) rollou
 		Steps:   []rollout.StepStatus{},
 		History: []audit.Entry{}, Workflow: r.WorkflowRef(r.key.workflowID(), "")}
 	if record, err := r.newestRecord(ctx, r.key); err == nil {
-		if outline, err := r.outlineRollout(record); err == nil {
+		if outline, err := r.Outline(record); err == nil {
 			status = outline
 		}
 	}
@@ -142,7 +105,7 @@ func (r *rolloutVerb) Fallback(ctx context.Context, phase, reason string) rollou
 
 // Closed answers a verb on a rollout whose workflow is closed. A rollback of a frozen rollout starts a new release.
 func (r *rolloutVerb) Closed(ctx context.Context, now rollout.Status) (rollout.Status, error) {
-	if r.verb == rollout.VerbRollback && !r.seen.open && !r.seen.starting {
+	if r.verb == rollout.VerbRollback && !r.seen.Open && !r.seen.Starting {
 		if status, done, err := r.rollBackFrozen(ctx, now); done || err != nil {
 			return status, err
 		}
@@ -161,18 +124,18 @@ func (r *rolloutVerb) Show(p *problem.Error, status rollout.Status) *problem.Err
 // whyClosed returns why a rollout takes no verbs, and what to do instead.
 func whyClosed(seen rolloutSnapshot, key rolloutKey) string {
 	switch {
-	case seen.starting:
+	case seen.Starting:
 		return "the rollout is being started: repeat in a few seconds"
-	case seen.status.Frozen:
+	case seen.Value.Frozen:
 		return "the rollout was stopped with its split left in place: roll it back, or start the next release of the " +
 			"workload, which restores it first"
-	case seen.status.Phase == rollout.PhaseFailed:
-		return seen.status.Reason
-	case seen.status.Phase == rollout.PhaseHealthy:
+	case seen.Value.Phase == rollout.PhaseFailed:
+		return seen.Value.Reason
+	case seen.Value.Phase == rollout.PhaseHealthy:
 		return "the rollout is Healthy, which is final: to go back to an earlier version, undo it (POST " +
 			key.verb("undo") + ")"
 	}
-	return fmt.Sprintf("the rollout is %s, which is final; start a new one to release it again", seen.status.Phase)
+	return fmt.Sprintf("the rollout is %s, which is final; start a new one to release it again", seen.Value.Phase)
 }
 
 // rollBackFrozen starts a release that only rolls back what the last one left frozen. done means that it has answered
@@ -216,4 +179,66 @@ func (s *rolloutStart) frozenByEarlierRelease(ctx context.Context, last rollout.
 		return false, err
 	}
 	return found.Frozen, nil
+}
+
+// Objects lets the controller of Rollout objects start and command releases in the same way as the HTTP API.
+type Objects struct{ *Handlers }
+
+// NewObjects creates an Objects.
+func NewObjects(b *backend.Backend) *Objects { return &Objects{&Handlers{Backend: b}} }
+
+func keyOf(o rollout.ObjectRef) rolloutKey {
+	return rolloutKey{catalog.DefaultParty, o.Namespace, o.Name}
+}
+
+// Begin starts a release, or supersedes the live one if the request allows it. refused is the reason why it cannot be
+// executed now; the caller may retry with the same key or another one.
+func (o *Objects) Begin(ctx context.Context, r kruise.Release) (refused string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, start.Timeout)
+	defer cancel()
+	s := &rolloutStart{Handlers: o.Handlers, request: r.Request, object: &r.Object, confirm: r.Confirm}
+	_, err = s.run(ctx, kruise.Via)
+	if err == nil {
+		return "", nil
+	}
+	refusal, is := errors.AsType[*problem.Error](err)
+	if !is {
+		return "", err
+	}
+	switch refusal.Status {
+	case problem.Conflict.Status:
+		if described, err := o.Describe(ctx, keyOf(r.Object).workflowID()); err != nil || execution.IsOpen(described) &&
+			!r.Request.Supersede {
+			// the conflicting release is shown by its own status, or is about to close
+			return "", errors.Join(err, refusal)
+		}
+		return refusal.Detail, nil
+	case problem.Refused.Status, problem.Malformed.Status:
+		return refusal.Detail, nil
+	}
+	return "", err
+}
+
+// Send sends a command to the live release of an object's name. edited is the new strategy of a replan, else nil.
+func (o *Objects) Send(ctx context.Context, ref rollout.ObjectRef, c rollout.Command,
+	edited *strategy.Strategy) (kruise.Answer, error) {
+	request := workflows.RolloutVerbRequest{Step: c.Step, Gate: c.Gate, To: c.To, ToStep: c.ToStep,
+		Generation: c.Generation, ObjectState: c.State,
+		VerbRequest: workflows.VerbRequest{Actor: c.Actor, Reason: c.Reason, Key: c.Key, Via: kruise.Via}}
+	payload := any(request)
+	if edited != nil {
+		payload = workflows.ReplanRequest{RolloutVerbRequest: request, Strategy: *edited}
+	}
+	answer, err := verbs.Send(ctx, o.Backend, keyOf(ref).workflowID(),
+		verbs.Command{Verb: string(c.Verb), Key: c.Key, Payload: payload})
+	if errors.Is(err, verbs.ErrClosed) {
+		return kruise.Answer{Closed: true}, nil
+	}
+	return kruise.Answer{Outcome: answer.Outcome, Message: answer.Message}, err
+}
+
+// Open reports whether a release of an object's name runs.
+func (o *Objects) Open(ctx context.Context, ref rollout.ObjectRef) (bool, error) {
+	described, err := o.Describe(ctx, keyOf(ref).workflowID())
+	return err == nil && execution.IsOpen(described), err
 }

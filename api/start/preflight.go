@@ -40,11 +40,10 @@ func (s noAnswer) Error() string { return string(s) }
 
 // problemFor converts err to the problem of one waiting request.
 func (p Preflight) problemFor(err error) error {
-	var unanswered noAnswer
-	switch {
-	case errors.As(err, &unanswered):
+	if unanswered, is := errors.AsType[noAnswer](err); is {
 		return problem.Unreachable.Because("%s: %s", p.Refusal, unanswered)
-	case errors.Is(err, gather.ErrBusy):
+	}
+	if errors.Is(err, gather.ErrBusy) {
 		return problem.Unreachable.Because("%s: %d other requests already wait for checks by this party; nothing was "+
 			"changed: repeat in a few seconds", p.Refusal,
 			gather.Default.Queued)

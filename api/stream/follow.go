@@ -9,7 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/audit"
 )
 
@@ -37,6 +44,12 @@ type Snapshot struct {
 	// Unanswered is the reason why the release's workflow did not answer, so that parts of Value may be outdated; "" if
 	// it answered.
 	Unanswered string
+}
+
+// Of returns the stream's snapshot of a release that runs in one workflow.
+func Of[V any](seen backend.Snapshot[V], workflow *audit.WorkflowRef) Snapshot {
+	return Snapshot{Value: seen.Value, Workflow: workflow, Ended: !seen.Open && !seen.Starting,
+		Unanswered: seen.Unanswered}
 }
 
 // follow keeps the broadcast of a release up to date until the release has ended or the last reader has left.
@@ -165,4 +178,61 @@ func (f *releaseFollower) nudge() {
 	case f.changed <- struct{}{}:
 	default:
 	}
+}
+
+const (
+	// pollInterval is how often the progress of running activities is read while a release is watched.
+	pollInterval = 2 * time.Second
+	// tailTimeout is the time limit of one long poll; the server answers after at most 20 seconds.
+	tailTimeout = 40 * time.Second
+	// tailPause is the pause between long polls, so that a failing one is not repeated in a tight loop.
+	tailPause = time.Second
+)
+
+// FromWorkflow follows a release that is one workflow: it long-polls the workflow's history, and reads the progress of
+// its activities every 2 seconds.
+func FromWorkflow(b *backend.Backend, workflowID string, look func(ctx context.Context) (Snapshot, error)) Source {
+	watch := func(ctx context.Context, nudge func()) { tail(ctx, b, workflowID, nudge) }
+	return Source{Read: look, Watch: watch, Interval: pollInterval}
+}
+
+// tail long-polls the history of the newest run, and starts again when that run ends or cannot be reached.
+func tail(ctx context.Context, b *backend.Backend, workflowID string, nudge func()) {
+	for ctx.Err() == nil {
+		if err := tailRun(ctx, b, workflowID, nudge); err != nil && ctx.Err() == nil {
+			b.Log.Debug("cannot follow the history", "workflow", workflowID, "error", err)
+		}
+		nudge()
+		_ = pause.For(ctx, tailPause)
+	}
+}
+
+func tailRun(ctx context.Context, b *backend.Backend, workflowID string, nudge func()) error {
+	request := &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace: b.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID},
+		WaitNewEvent: true, HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
+	}
+	for {
+		page, err := historyPage(ctx, b, request)
+		if problem.Has[*serviceerror.NotFound](err) {
+			return nil // not started yet, or deleted: the next read distinguishes the two
+		}
+		if err != nil {
+			return err
+		}
+		if len(page.GetHistory().GetEvents()) > 0 {
+			nudge()
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return nil // the run is closed
+		}
+	}
+}
+
+func historyPage(ctx context.Context, b *backend.Backend,
+	request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse,
+	error) {
+	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
+	defer cancel()
+	return b.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, request)
 }

@@ -5,7 +5,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/semaphore"
 
 	"slipway.io/slipway/api/problem"
 )
@@ -17,8 +22,9 @@ type Hub struct {
 	closed    bool
 	followers map[string]*follower
 	running   sync.WaitGroup
-	// open is the number of streams being served, maxOpen the limit.
-	open, maxOpen int
+	// maxOpen is the maximum number of streams being served; each acquires one of open.
+	maxOpen int
+	open    *semaphore.Weighted
 }
 
 // follower keeps the broadcast of one release up to date.
@@ -29,24 +35,8 @@ type follower struct {
 }
 
 // NewHub returns a hub for at most most concurrent streams.
-func NewHub(most int) *Hub { return &Hub{followers: map[string]*follower{}, maxOpen: most} }
-
-// admit counts a stream until end is called, and refuses it above the limit: each stream holds a connection and two
-// buffers for as long as its client wants.
-func (h *Hub) admit() (end func(), err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.open >= h.maxOpen {
-		return nil, problem.TooManyStreams.Because(
-			"%d event streams are open already, which is the maximum (--max-event-streams): repeat it when "+
-				"others have ended, or read the object itself", h.maxOpen)
-	}
-	h.open++
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.open--
-	}, nil
+func NewHub(most int) *Hub {
+	return &Hub{followers: map[string]*follower{}, maxOpen: most, open: semaphore.NewWeighted(int64(most))}
 }
 
 // watch joins the readers of a subject; for the first reader it runs follow until the last reader has left. Every
@@ -125,14 +115,13 @@ func (e event) bytes() []byte {
 // broadcast holds the latest event. Readers read the latest event when they are ready: a slow reader skips events, and
 // blocks no other reader.
 type broadcast struct {
-	mu      sync.Mutex
-	latest  event
-	ended   bool
-	err     error
-	changed chan struct{}
+	mu sync.Mutex
+	broadcastState
 }
 
-func newBroadcast() *broadcast { return &broadcast{changed: make(chan struct{})} }
+func newBroadcast() *broadcast {
+	return &broadcast{broadcastState: broadcastState{changed: make(chan struct{})}}
+}
 
 // publish makes the event the latest.
 func (b *broadcast) publish(name, id string, data []byte) {
@@ -168,11 +157,106 @@ type broadcastState struct {
 	ended bool
 	err   error
 	// changed is closed when the state changes.
-	changed <-chan struct{}
+	changed chan struct{}
 }
 
 func (b *broadcast) read() broadcastState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return broadcastState{b.latest, b.ended, b.err, b.changed}
+	return b.broadcastState
+}
+
+const (
+	// keepAlive is the interval of comment lines on a stream without events, so that no proxy closes it.
+	keepAlive = 5 * time.Second
+	// writeTimeout is how long a reader may take to accept one event before it is dropped.
+	writeTimeout = 10 * time.Second
+	// retryAfter is the Retry-After header, in seconds, of a reader that exceeds the limit.
+	retryAfter = "10"
+)
+
+// Serve responds with the events of a release; subject is its key among all watched releases. The current state always
+// comes first, so that a reader that reconnects needs no missed events. source is called once, for the first reader.
+func (h *Hub) Serve(c echo.Context, subject string, source func() Source) error {
+	if !h.open.TryAcquire(1) { // each stream holds a connection and two buffers for as long as its client wants
+		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
+		return problem.TooManyStreams.Because(
+			"%d event streams are open already, which is the maximum (--max-event-streams): repeat it when "+
+				"others have ended, or read the object itself", h.maxOpen)
+	}
+	defer h.open.Release(1)
+	events, leave := h.watch(subject, func(ctx context.Context, events *broadcast) {
+		follow(ctx, subject, source(), events)
+	})
+	defer leave()
+	ctx := c.Request().Context()
+	if err := firstEvent(ctx, events); err != nil {
+		return err
+	}
+	stream := eventStream{out: c.Response(), control: http.NewResponseController(c.Response().Writer)}
+	return stream.run(ctx, events)
+}
+
+// firstEvent waits for the first event, so that an error can still be returned as a normal response.
+func firstEvent(ctx context.Context, events *broadcast) error {
+	for {
+		now := events.read()
+		if now.ended || now.latest.number > 0 {
+			return now.err
+		}
+		select {
+		case <-now.changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// eventStream writes server-sent events to one reader.
+type eventStream struct {
+	out     *echo.Response
+	control *http.ResponseController
+}
+
+func (s eventStream) run(ctx context.Context, events *broadcast) error {
+	header := s.out.Header()
+	header.Set(echo.HeaderContentType, "text/event-stream")
+	header.Set(echo.HeaderCacheControl, "no-store")
+	header.Set("X-Accel-Buffering", "no") // else nginx buffers events
+	s.out.WriteHeader(http.StatusOK)
+	ticker := time.NewTicker(keepAlive)
+	defer ticker.Stop()
+	// else it would apply to the connection's next request
+	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }()
+	seen := int64(0)
+	for {
+		now := events.read()
+		if now.latest.number > seen {
+			seen = now.latest.number
+			if s.write(now.latest.bytes()) != nil {
+				return nil // the reader has disconnected
+			}
+		}
+		if now.ended {
+			return nil
+		}
+		select {
+		case <-now.changed:
+		case <-ticker.C:
+			if s.write([]byte(": still here\n\n")) != nil {
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s eventStream) write(data []byte) error {
+	// A server without write deadlines still works: TCP then detects a dead reader.
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if _, err := s.out.Write(data); err != nil {
+		return err
+	}
+	return s.control.Flush()
 }

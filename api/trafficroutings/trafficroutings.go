@@ -5,16 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/labstack/echo/v4"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/input"
-	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/failure"
@@ -29,16 +28,13 @@ type Handlers struct {
 	*backend.Backend
 }
 
-// New creates the handlers.
-func New(b *backend.Backend) *Handlers { return &Handlers{b} }
-
 // ListTrafficRoutings answers GET /api/v1/trafficroutings.
 func (h *Handlers) ListTrafficRoutings(c echo.Context, params schema.ListTrafficRoutingsParams) error {
 	engine, err := h.Home.Engine(c.Request().Context())
 	if err != nil {
 		return err
 	}
-	return page.AnswerObjects(c, params.Limit, params.Cursor,
+	return answer.Objects(c, params.Limit, params.Cursor,
 		func(ctx context.Context, limit int, cursor string) ([]v1alpha1.TrafficRouting,
 			string, error) {
 			return h.Home.ListTrafficRoutings(ctx, input.Text(params.Namespace), limit, cursor)
@@ -58,11 +54,8 @@ func (h *Handlers) GetTrafficRouting(c echo.Context, namespace schema.Namespace,
 	if err != nil {
 		return err
 	}
-	answer, err := trafficAnswer(found, engine)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, answer)
+	shown, err := trafficAnswer(found, engine)
+	return answer.JSON(c, shown, err)
 }
 
 func trafficAnswer(found *v1alpha1.TrafficRouting, engine workload.Engine) (schema.TrafficRouting, error) {
@@ -105,13 +98,10 @@ func (h *Handlers) PutTrafficRouting(c echo.Context, namespace schema.Namespace,
 		Warnings: append([]string{}, document.Warnings...)}
 	var created bool
 	err = failure.RetryOnConflict(nameOf(namespace, name), func() (err error) {
-		created, result.Changed, err = h.putTrafficRouting(c, namespace, name, document)
+		created, result.Changed, err = h.putTrafficRouting(c.Request().Context(), namespace, name, document)
 		return err
 	})
-	if err != nil {
-		return problem.RefusedIsMalformed(err)
-	}
-	return c.JSON(answer.PutStatus(created), result)
+	return answer.Put(c, created, result, err)
 }
 
 // nameOf returns the name of a TrafficRouting in messages.
@@ -126,10 +116,8 @@ func checkName(field, declared, address string) strictyaml.Errors {
 		declared, address)}}
 }
 
-func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, document trafficrouting.Document) (created,
-	changed bool,
-	err error) {
-	ctx := c.Request().Context()
+func (h *Handlers) putTrafficRouting(ctx context.Context, namespace, name string,
+	document trafficrouting.Document) (created, changed bool, err error) {
 	stored, err := h.Home.GetTrafficRouting(ctx, namespace, name)
 	if failure.Is(err, failure.NotFound) {
 		stored, err = nil, nil
@@ -138,12 +126,8 @@ func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, doc
 		return false, false, err
 	}
 	if stored != nil && len(stored.Status.Holders) > 0 && !sameSpec(stored.Spec, document.Spec) {
-		held, err := h.liveHolders(c, stored)
-		if err != nil {
+		if err := h.refuseHeld(ctx, stored, "changed"); err != nil {
 			return false, false, err
-		}
-		if len(held) > 0 {
-			return false, false, trafficHeld(stored, held, "changed")
 		}
 	}
 	changed, err = h.Home.PutTrafficRouting(ctx, namespace, name, document.Spec, stored)
@@ -157,9 +141,7 @@ func sameSpec(a, b json.RawMessage) bool {
 	if len(wrongLeft) > 0 || len(wrongRight) > 0 {
 		return false
 	}
-	leftText, errLeft := json.Marshal(left)
-	rightText, errRight := json.Marshal(right)
-	return errLeft == nil && errRight == nil && string(leftText) == string(rightText)
+	return equality.Semantic.DeepEqual(left, right)
 }
 
 // DeleteTrafficRouting answers DELETE /api/v1/trafficroutings/{namespace}/{name}.
@@ -171,41 +153,27 @@ func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespa
 		if err != nil {
 			return err
 		}
-		held, err := h.liveHolders(c, found)
-		if err != nil {
+		if err := h.refuseHeld(ctx, found, "deleted"); err != nil {
 			return err
-		}
-		if len(held) > 0 {
-			return trafficHeld(found, held, "deleted")
 		}
 		return h.Home.DeleteTrafficRouting(ctx, found)
 	}))
 }
 
-// liveHolders returns the holders whose workflows still run.
-func (h *Handlers) liveHolders(c echo.Context, found *v1alpha1.TrafficRouting) ([]string, error) {
-	engine, err := h.Home.Engine(c.Request().Context())
+// refuseHeld refuses to change or delete a TrafficRouting while workflows that hold it still run.
+func (h *Handlers) refuseHeld(ctx context.Context, found *v1alpha1.TrafficRouting, verb string) error {
+	engine, err := h.Home.Engine(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var living []string
-	for _, claim := range found.Status.Holders {
-		holder := workload.ParseHolder(claim)
-		alive, err := h.HolderAlive(c.Request().Context(), holder)
-		if err != nil {
-			return nil, err
-		}
-		if alive {
-			living = append(living, holder.NameFor(engine))
-		}
+	living, err := h.LiveHolders(ctx, found.Status.Holders)
+	if err != nil || len(living) == 0 {
+		return err
 	}
-	return living, nil
-}
-
-func trafficHeld(found *v1alpha1.TrafficRouting, held []string, verb string) error {
-	problems := make([]schema.FieldProblem, len(held))
-	for i, workflowID := range held {
-		problems[i] = schema.FieldProblem{Field: "status.holders", Reason: "is held by " + workflowID}
+	held, problems := make([]string, len(living)), make([]schema.FieldProblem, len(living))
+	for i, holder := range living {
+		held[i] = holder.NameFor(engine)
+		problems[i] = schema.FieldProblem{Field: "status.holders", Reason: "is held by " + held[i]}
 	}
 	return problem.Conflict.Because("TrafficRouting %s/%s cannot be %s while it is held by %s: wait until they have "+
 		"ended, or stop them",

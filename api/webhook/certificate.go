@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,10 +12,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
+	"os"
 	"slices"
 	"time"
+
+	"slipway.io/slipway/release/failure"
 )
 
 // Lifetimes of certificates. They are renewed when a third of the lifetime is left.
@@ -27,32 +32,22 @@ const (
 	clockSkew = 10 * time.Minute
 )
 
-// Material is a CA and a certificate signed by it, in PEM form.
-type Material struct {
-	// Bundle contains the trusted CAs, newest first; CAKey is the key of the newest.
-	Bundle, CAKey []byte
-	// Certificate and Key belong to the listener.
-	Certificate, Key []byte
-}
+// Material is a CA and a certificate signed by it, in PEM form, as the Secret stores them.
+type Material map[string][]byte
 
-// The data keys of the Secret that stores a Material.
+// The keys of a Material.
 const (
-	keyBundle, keyCAKey    = "ca.crt", "ca.key"
+	// keyBundle contains the trusted CAs, newest first; keyCAKey is the key of the newest.
+	keyBundle, keyCAKey = "ca.crt", "ca.key"
+	// keyCertificate and keyKey belong to the listener.
 	keyCertificate, keyKey = "tls.crt", "tls.key"
 )
 
-func materialOf(data map[string][]byte) Material {
-	return Material{Bundle: data[keyBundle], CAKey: data[keyCAKey], Certificate: data[keyCertificate],
-		Key: data[keyKey]}
-}
-
-func (m Material) data() map[string][]byte {
-	return map[string][]byte{keyBundle: m.Bundle, keyCAKey: m.CAKey, keyCertificate: m.Certificate, keyKey: m.Key}
-}
-
-// Renew returns m with every part replaced that is missing, invalid, about to expire, or not valid for one of the
-// hosts. It returns m unchanged if nothing needs renewal.
-func Renew(m Material, hosts []string, now time.Time) (Material, error) {
+// Renew returns a copy of old with every part replaced that is missing, invalid, about to expire, or not valid for one of the
+// hosts: the same if nothing needs renewal.
+func Renew(old Material, hosts []string, now time.Time) (Material, error) {
+	m := Material{}
+	maps.Copy(m, old)
 	cas, key := m.authority(now)
 	if key == nil || cas[0].NotAfter.Sub(now) < caLife/3 {
 		fresh, freshKey, err := newAuthority(now)
@@ -60,11 +55,11 @@ func Renew(m Material, hosts []string, now time.Time) (Material, error) {
 			return m, err
 		}
 		cas, key = append([]*x509.Certificate{fresh}, cas...), freshKey
-		if m.Bundle, m.CAKey, err = encode(cas, key); err != nil {
+		if m[keyBundle], m[keyCAKey], err = encode(cas, key); err != nil {
 			return m, err
 		}
 	}
-	leaf := m.leaf(cas, now)
+	leaf := m.leaf(now)
 	if leaf != nil && validFor(leaf, hosts, now) &&
 		(leaf.CheckSignatureFrom(cas[0]) == nil || now.Sub(cas[0].NotBefore) < caPropagation) {
 		return m, nil
@@ -76,19 +71,19 @@ func Renew(m Material, hosts []string, now time.Time) (Material, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Certificate, m.Key, err = encode([]*x509.Certificate{cert}, certKey)
+	m[keyCertificate], m[keyKey], err = encode([]*x509.Certificate{cert}, certKey)
 	return m, err
 }
 
 // authority returns the CAs that have not expired, newest first, and the key of the newest; key is nil if it cannot
 // sign.
 func (m Material) authority(now time.Time) (cas []*x509.Certificate, key *ecdsa.PrivateKey) {
-	for block, rest := pem.Decode(m.Bundle); block != nil; block, rest = pem.Decode(rest) {
+	for block, rest := pem.Decode(m[keyBundle]); block != nil; block, rest = pem.Decode(rest) {
 		if ca, err := x509.ParseCertificate(block.Bytes); err == nil && now.Before(ca.NotAfter) {
 			cas = append(cas, ca)
 		}
 	}
-	block, _ := pem.Decode(m.CAKey)
+	block, _ := pem.Decode(m[keyCAKey])
 	if block == nil || len(cas) == 0 {
 		return cas, nil
 	}
@@ -101,15 +96,13 @@ func (m Material) authority(now time.Time) (cas []*x509.Certificate, key *ecdsa.
 }
 
 // leaf returns the listener's certificate if it matches its key, is signed by one of the CAs and is valid; else nil.
-func (m Material) leaf(cas []*x509.Certificate, now time.Time) *x509.Certificate {
-	pair, err := tls.X509KeyPair(m.Certificate, m.Key)
+func (m Material) leaf(now time.Time) *x509.Certificate {
+	pair, err := tls.X509KeyPair(m[keyCertificate], m[keyKey])
 	if err != nil {
 		return nil
 	}
 	roots := x509.NewCertPool()
-	for _, ca := range cas {
-		roots.AddCert(ca)
-	}
+	roots.AppendCertsFromPEM(m[keyBundle])
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err != nil {
 		return nil
 	}
@@ -182,4 +175,68 @@ func encode(certs []*x509.Certificate, key *ecdsa.PrivateKey) (certPEM, keyPEM [
 	}
 	raw, wrong := x509.MarshalPKCS8PrivateKey(key)
 	return out.Bytes(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), errors.Join(err, wrong)
+}
+
+// Source provides the listener's certificate.
+type Source interface {
+	// Read returns the certificate to serve and the CAs that clients should trust.
+	Read(ctx context.Context, hosts []string) (certificate tls.Certificate, bundle []byte, err error)
+}
+
+// Secrets stores the certificate that all processes of an engine share.
+type Secrets interface {
+	// WebhookCertificate returns the Secret's data and resource version; both are empty if it does not exist.
+	WebhookCertificate(ctx context.Context) (data map[string][]byte, version string, err error)
+	// PutWebhookCertificate creates the Secret, or replaces that version of it; it returns a Conflict if the Secret has
+	// changed.
+	PutWebhookCertificate(ctx context.Context, data map[string][]byte, version string) error
+}
+
+// SelfSigned is a Source that issues and renews its own certificate.
+type SelfSigned struct {
+	Secrets Secrets
+	Now     func() time.Time
+}
+
+// Read renews the certificate in the Secret if it is due.
+func (o SelfSigned) Read(ctx context.Context, hosts []string) (cert tls.Certificate, bundle []byte, err error) {
+	var m Material
+	err = failure.RetryOnConflict("the certificate of the webhook", func() error {
+		data, version, err := o.Secrets.WebhookCertificate(ctx)
+		if err != nil {
+			return err
+		}
+		if m, err = Renew(data, hosts, o.Now()); err != nil {
+			return err
+		}
+		if maps.EqualFunc(m, data, bytes.Equal) {
+			return nil
+		}
+		return o.Secrets.PutWebhookCertificate(ctx, m, version)
+	})
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	cert, err = tls.X509KeyPair(m[keyCertificate], m[keyKey])
+	return cert, m[keyBundle], err
+}
+
+// FromFiles is a Source that reads a certificate from files, on every Read.
+type FromFiles struct{ CertFile, KeyFile string }
+
+// Read returns the certificate file as the CA bundle, too: it is a chain, or the self-signed certificate alone.
+func (g FromFiles) Read(context.Context, []string) (tls.Certificate, []byte, error) {
+	bundle, err := os.ReadFile(g.CertFile)
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("--webhook-cert-file: %w", err)
+	}
+	key, err := os.ReadFile(g.KeyFile)
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("--webhook-key-file: %w", err)
+	}
+	cert, err := tls.X509KeyPair(bundle, key)
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("--webhook-cert-file and --webhook-key-file are no pair: %w", err)
+	}
+	return cert, bundle, nil
 }

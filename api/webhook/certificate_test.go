@@ -19,7 +19,7 @@ func renewed(t *testing.T, m Material, names []string, now time.Time) Material {
 	m, err := Renew(m, names, now)
 	require.NoError(t, err)
 	for _, name := range names {
-		requireTrusted(t, m.Bundle, m, name, now)
+		requireTrusted(t, m[keyBundle], m, name, now)
 	}
 	return m
 }
@@ -27,7 +27,7 @@ func renewed(t *testing.T, m Material, names []string, now time.Time) Material {
 // requireTrusted checks that a client that trusts the bundle accepts the certificate for the host.
 func requireTrusted(t *testing.T, bundle []byte, m Material, host string, now time.Time) {
 	t.Helper()
-	pair, err := tls.X509KeyPair(m.Certificate, m.Key)
+	pair, err := tls.X509KeyPair(m[keyCertificate], m[keyKey])
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(bundle))
@@ -40,10 +40,10 @@ func TestRenew_ReplacesCertificate_WhenLessThanAThirdOfLifetimeIsLeft(t *testing
 	first := renewed(t, Material{}, hosts, issuedAt)
 	require.Equal(t, first, renewed(t, first, hosts, issuedAt.Add(certLife/2)), "nothing is due")
 	second := renewed(t, first, hosts, issuedAt.Add(certLife*3/4))
-	require.NotEqual(t, first.Certificate, second.Certificate, "less than a third of the lifetime is left")
-	require.Equal(t, first.Bundle, second.Bundle, "clients trust the same CA")
+	require.NotEqual(t, first[keyCertificate], second[keyCertificate], "less than a third of the lifetime is left")
+	require.Equal(t, first[keyBundle], second[keyBundle], "clients trust the same CA")
 	late := renewed(t, first, hosts, issuedAt.Add(2*certLife))
-	require.NotEqual(t, first.Certificate, late.Certificate, "an expired certificate is replaced")
+	require.NotEqual(t, first[keyCertificate], late[keyCertificate], "an expired certificate is replaced")
 }
 
 // A new CA is published a day before it signs, and the old one is trusted until it expires: at every moment, clients
@@ -54,15 +54,15 @@ func TestRenew_ReplacesCAWithoutInterruption(t *testing.T) {
 	due := issuedAt.Add(caLife*2/3 + time.Hour)
 	before = renewed(t, before, hosts, due.Add(-time.Hour*24*10))
 	published := renewed(t, before, hosts, due)
-	require.NotEqual(t, before.Bundle, published.Bundle)
-	require.Equal(t, before.Certificate, published.Certificate,
+	require.NotEqual(t, before[keyBundle], published[keyBundle])
+	require.Equal(t, before[keyCertificate], published[keyCertificate],
 		"the old CA's certificate is served while clients read the new bundle")
-	requireTrusted(t, published.Bundle, before, hosts[0], due)
+	requireTrusted(t, published[keyBundle], before, hosts[0], due)
 	signed := renewed(t, published, hosts, due.Add(caPropagation+clockSkew))
-	require.NotEqual(t, published.Certificate, signed.Certificate)
-	require.Equal(t, published.Bundle, signed.Bundle)
+	require.NotEqual(t, published[keyCertificate], signed[keyCertificate])
+	require.Equal(t, published[keyBundle], signed[keyBundle])
 	expired := renewed(t, signed, hosts, issuedAt.Add(caLife+time.Hour))
-	require.Less(t, len(expired.Bundle), len(published.Bundle)+len(before.Bundle)/2,
+	require.Less(t, len(expired[keyBundle]), len(published[keyBundle])+len(before[keyBundle])/2,
 		"an expired CA is removed from the bundle")
 }
 
@@ -75,23 +75,23 @@ func TestRenew_ReplacesInvalidParts(t *testing.T) {
 		sameCA bool
 	}{
 		"NoKey": {"a CA without its key is replaced",
-			Material{Bundle: sound.Bundle, Certificate: sound.Certificate, Key: sound.Key}, false},
-		"OthersCAKey": {"the key of another CA", Material{Bundle: sound.Bundle, CAKey: other.CAKey,
-			Certificate: sound.Certificate, Key: sound.Key}, false},
-		"Garbage": {"no PEM", Material{Bundle: []byte("a"), CAKey: []byte("b"), Certificate: []byte("c"),
-			Key: []byte("d")}, false},
-		"NoCert": {"only the certificate is missing", Material{Bundle: sound.Bundle, CAKey: sound.CAKey}, true},
+			Material{keyBundle: sound[keyBundle], keyCertificate: sound[keyCertificate], keyKey: sound[keyKey]}, false},
+		"OthersCAKey": {"the key of another CA", Material{keyBundle: sound[keyBundle], keyCAKey: other[keyCAKey],
+			keyCertificate: sound[keyCertificate], keyKey: sound[keyKey]}, false},
+		"Garbage": {"no PEM", Material{keyBundle: []byte("a"), keyCAKey: []byte("b"), keyCertificate: []byte("c"),
+			keyKey: []byte("d")}, false},
+		"NoCert": {"only the certificate is missing", Material{keyBundle: sound[keyBundle], keyCAKey: sound[keyCAKey]}, true},
 		"OthersCert": {"a certificate of another CA",
-			Material{Bundle: sound.Bundle, CAKey: sound.CAKey, Certificate: other.Certificate, Key: other.Key}, true},
+			Material{keyBundle: sound[keyBundle], keyCAKey: sound[keyCAKey], keyCertificate: other[keyCertificate], keyKey: other[keyKey]}, true},
 		"OthersKey": {"the key of another certificate",
-			Material{Bundle: sound.Bundle, CAKey: sound.CAKey, Certificate: sound.Certificate, Key: other.Key}, true},
-		"KeyOfNothing": {"an unreadable CA key", Material{Bundle: sound.Bundle, CAKey: []byte("x"),
-			Certificate: sound.Certificate, Key: sound.Key}, false},
+			Material{keyBundle: sound[keyBundle], keyCAKey: sound[keyCAKey], keyCertificate: sound[keyCertificate], keyKey: other[keyKey]}, true},
+		"KeyOfNothing": {"an unreadable CA key", Material{keyBundle: sound[keyBundle], keyCAKey: []byte("x"),
+			keyCertificate: sound[keyCertificate], keyKey: sound[keyKey]}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			repaired := renewed(t, test.broken, hosts, issuedAt)
-			require.Equal(t, test.sameCA, string(repaired.Bundle) == string(sound.Bundle), test.reason)
+			require.Equal(t, test.sameCA, string(repaired[keyBundle]) == string(sound[keyBundle]), test.reason)
 			require.Equal(t, repaired, renewed(t, repaired, hosts, issuedAt), "a second renewal changes nothing")
 		})
 	}

@@ -49,7 +49,7 @@ func (s *secrets) PutWebhookCertificate(_ context.Context, data map[string][]byt
 	if s.lostRaces > 0 {
 		s.lostRaces--
 		other, err := Renew(Material{}, hosts, issuedAt)
-		s.data, s.version = other.data(), s.version+1
+		s.data, s.version = other, s.version+1
 		return errors.Join(err, failure.New(failure.Conflict, "another process was faster"))
 	}
 	if s.version > 0 != (version != "") || s.version > 0 && version != string(rune('a'+s.version)) {
@@ -232,8 +232,8 @@ func TestServer_ServesCertificateFromFiles(t *testing.T) {
 	write := func() Material {
 		m, err := Renew(Material{}, []string{"127.0.0.1"}, time.Now())
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(given.CertFile, append(bytes.Clone(m.Certificate), m.Bundle...), 0o600))
-		require.NoError(t, os.WriteFile(given.KeyFile, m.Key, 0o600))
+		require.NoError(t, os.WriteFile(given.CertFile, append(bytes.Clone(m[keyCertificate]), m[keyBundle]...), 0o600))
+		require.NoError(t, os.WriteFile(given.KeyFile, m[keyKey], 0o600))
 		return m
 	}
 	first := write()
@@ -241,7 +241,7 @@ func TestServer_ServesCertificateFromFiles(t *testing.T) {
 	start(t, freeAddress(t), given, definitions)
 	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond)
 	client, _ := definitions.last()
-	require.Contains(t, string(client.CABundle), string(first.Bundle))
+	require.Contains(t, string(client.CABundle), string(first[keyBundle]))
 	status, answer, err := post(t, client, review)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, answer)
@@ -250,12 +250,12 @@ func TestServer_ServesCertificateFromFiles(t *testing.T) {
 	(<-definitions.changed)()
 	require.Eventually(t, func() bool {
 		client, _ = definitions.last()
-		return strings.Contains(string(client.CABundle), string(second.Bundle))
+		return strings.Contains(string(client.CABundle), string(second[keyBundle]))
 	}, patience, 10*time.Millisecond)
 	status, answer, err = post(t, client, review)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, answer)
-	require.NoError(t, os.WriteFile(given.KeyFile, first.Key, 0o600))
+	require.NoError(t, os.WriteFile(given.KeyFile, first[keyKey], 0o600))
 	_, _, err = given.Read(context.Background(), nil)
 	require.ErrorContains(t, err, "are no pair")
 }
