@@ -66,9 +66,7 @@ type API struct {
 
 // New builds the API. It makes no calls to the home cluster or Temporal until the first request.
 func New(deps Deps) (*API, error) {
-	if err := deps.complete(); err != nil {
-		return nil, err
-	}
+	deps.complete()
 	spec, err := openapi3.NewLoader().LoadFromData(description)
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded API description: %w", err)
@@ -129,23 +127,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.echo.ServeHT
 // are still answered.
 func (a *API) Close() { a.streams.Close() }
 
-func (d *Deps) complete() error {
-	switch {
-	case d.Home == nil:
-		return errors.New("the API needs a home cluster")
-	case d.Temporal == nil:
-		return errors.New("the API needs a Temporal client")
-	case d.Metrics == nil:
-		return errors.New("the API needs a handler of metrics")
-	case d.Kuscia == nil:
-		return errors.New("the API needs a handler of Kuscia's API")
-	}
+// complete fills in what may be left out.
+func (d *Deps) complete() {
 	d.Namespace, d.Log = cmp.Or(d.Namespace, client.DefaultNamespace), cmp.Or(d.Log, slog.Default())
 	d.MaxConcurrent = cmp.Or(d.MaxConcurrent, 50)
 	d.MaxConcurrentWorkloads = cmp.Or(d.MaxConcurrentWorkloads, workflows.DefaultConcurrentWorkloads)
 	d.MaxEventStreams = cmp.Or(d.MaxEventStreams, 1000)
 	d.UnreachableBudget = cmp.Or(d.UnreachableBudget, 120*time.Second)
-	return nil
 }
 
 // handlers implements the operations of openapi.yaml: each resource has its own package; health, metrics and

@@ -63,7 +63,7 @@ func shown(t *testing.T, m *memory, name string) *kusciapb.QueryAppImageResponse
 	raw, err := encodeJSON(answer)
 	require.NoError(t, err)
 	var back kusciapb.QueryAppImageResponse
-	require.NoError(t, decode(formJSON, raw, &back))
+	require.NoError(t, decode(typeJSON, raw, &back))
 	return back.GetData()
 }
 

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
-	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 )
 
@@ -30,8 +29,7 @@ const metadataToken = "token"
 // its response; the gRPC status reports only wrong tokens, too large requests and internal errors.
 func NewGRPCServer(service *Service, security Security) *grpc.Server {
 	options := append(callLimits(maxCalls, callTimeout), grpc.MaxRecvMsgSize(maxBody),
-		grpc.ChainUnaryInterceptor(recoverPanics(service.log), checkOrigin(security.guard()),
-			requireToken(security.Token)))
+		grpc.ChainUnaryInterceptor(recoverPanics(service.log), admit(security)))
 	if security.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(security.TLS.Clone())))
 	}
@@ -42,29 +40,19 @@ func NewGRPCServer(service *Service, security Security) *grpc.Server {
 	return server
 }
 
-// checkOrigin refuses calls to unknown hosts, and calls that a browser sends for a page of another site.
-func checkOrigin(guard auth.Guard) grpc.UnaryServerInterceptor {
+// admit refuses calls to unknown hosts, calls that a browser sends for a page of another site, and calls without the
+// token.
+func admit(security Security) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		var local net.Addr
 		if caller, ok := peer.FromContext(ctx); ok {
 			local = caller.LocalAddr
 		}
-		if err := guard.AdmitCall(strings.Join(md.Get(":authority"), ","), md.Get, local); err != nil {
+		if err := security.guard().AdmitCall(strings.Join(md.Get(":authority"), ","), md.Get, local); err != nil {
 			return nil, status.Error(codes.PermissionDenied, err.Error())
 		}
-		return next(ctx, request)
-	}
-}
-
-// requireToken refuses calls without the token.
-func requireToken(token auth.Token) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		presented := ""
-		if values := metadata.ValueFromIncomingContext(ctx, metadataToken); len(values) > 0 {
-			presented = values[0]
-		}
-		if !token.Matches(presented) {
+		if presented := append(md.Get(metadataToken), ""); !security.Token.Matches(presented[0]) {
 			return nil, status.Error(codes.Unauthenticated,
 				"the token is wrong or missing: send what is in the token file as the metadata `token`")
 		}

@@ -3,7 +3,6 @@ package kuscia
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,102 +26,88 @@ const HeaderToken = "Token"
 
 // Handler serves Kuscia's API over HTTP.
 type Handler struct {
-	echo  *echo.Echo
-	paths map[string]bool
-	guard auth.Guard
-	token auth.Token
-	// authorities are the CAs of accepted client certificates; nil: none is required.
-	authorities *x509.CertPool
-	log         *slog.Logger
+	echo     *echo.Echo
+	paths    map[string]bool
+	security Security
+	log      *slog.Logger
 }
 
 // NewHandler creates the handler. It enforces security on every listener: the HTTP API serves the same paths, and must
 // not bypass it.
-func NewHandler(service *Service, security Security) *Handler {
-	h := &Handler{echo: echo.New(), paths: map[string]bool{}, guard: security.guard(), token: security.Token,
-		authorities: security.authorities(), log: service.log}
+func NewHandler(s *Service, security Security) *Handler {
+	h := &Handler{echo: echo.New(), paths: map[string]bool{}, security: security, log: s.log}
 	h.echo.HideBanner, h.echo.HidePort = true, true
 	h.echo.HTTPErrorHandler = h.handleNotFound
-	h.echo.Pre(answer.LogRequests(h.log, "request of Kuscia's API", "/healthZ"), h.checkOrigin, h.redirectTrailingSlash, h.requireCredentials)
-	for _, route := range routes(service) {
-		h.paths[route.path] = true
-		h.echo.POST(route.path, func(c echo.Context) error {
-			return h.answer(c, route)
-		})
-	}
+	h.echo.Pre(answer.LogRequests(h.log, "request of Kuscia's API", "/healthZ"), h.checkOrigin, h.redirectTrailingSlash,
+		h.requireCredentials)
+	handle(h, "/api/v1/serving/create", s.CreateServing)
+	handle(h, "/api/v1/serving/update", s.UpdateServing)
+	handle(h, "/api/v1/serving/delete", s.DeleteServing)
+	handle(h, "/api/v1/serving/query", s.QueryServing)
+	handle(h, "/api/v1/serving/status/batchQuery", s.BatchQueryServingStatus)
+	handle(h, "/api/v1/appimage/create", s.CreateAppImage)
+	handle(h, "/api/v1/appimage/update", s.UpdateAppImage)
+	handle(h, "/api/v1/appimage/delete", s.DeleteAppImage)
+	handle(h, "/api/v1/appimage/query", s.QueryAppImage)
+	handle(h, "/api/v1/appimage/list", s.ListAppImage)
+	handle(h, "/api/v1/appimage/batchQuery", s.BatchQueryAppImage)
+	handle(h, "/healthZ", s.HealthZ)
 	return h
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.echo.ServeHTTP(w, r) }
 
-// route is one operation. call decodes the request with decode, and executes it.
-type route struct {
-	path string
-	call func(ctx context.Context, decode func(proto.Message) error) (proto.Message, error)
-}
-
-func routes(s *Service) []route {
-	return []route{
-		newRoute("/api/v1/serving/create", s.CreateServing), newRoute("/api/v1/serving/update", s.UpdateServing),
-		newRoute("/api/v1/serving/delete", s.DeleteServing),
-		newRoute("/api/v1/serving/query", s.QueryServing),
-		newRoute("/api/v1/serving/status/batchQuery", s.BatchQueryServingStatus),
-		newRoute("/api/v1/appimage/create", s.CreateAppImage), newRoute("/api/v1/appimage/update", s.UpdateAppImage),
-		newRoute("/api/v1/appimage/delete", s.DeleteAppImage),
-		newRoute("/api/v1/appimage/query", s.QueryAppImage), newRoute("/api/v1/appimage/list", s.ListAppImage),
-		newRoute("/api/v1/appimage/batchQuery", s.BatchQueryAppImage),
-		newRoute("/healthZ", s.HealthZ),
-	}
-}
-
-func newRoute[Q any, R interface {
+// handle adds the route of an operation.
+func handle[Q any, R interface {
 	*Q
 	proto.Message
-}, A proto.Message](path string, operation func(context.Context, R) (A, error)) route {
-	return route{path: path, call: func(ctx context.Context, decode func(proto.Message) error) (proto.Message, error) {
+}, A proto.Message](h *Handler, path string, operation func(context.Context, R) (A, error)) {
+	h.paths[path] = true
+	h.echo.POST(path, func(c echo.Context) error {
 		request := R(new(Q))
-		if err := decode(request); err != nil {
-			return nil, err
-		}
-		return operation(ctx, request)
-	}}
+		return h.answer(c, request, func() (proto.Message, error) { return operation(c.Request().Context(), request) })
+	})
 }
 
-// answer executes a request. The HTTP status is always 200.
-func (h *Handler) answer(c echo.Context, route route) error {
-	f := formOf(c.Request().Header.Get(echo.HeaderContentType))
-	body, err := h.call(c.Response(), c.Request(), f, route)
+// answer decodes and executes a request. The HTTP status is always 200.
+func (h *Handler) answer(c echo.Context, request proto.Message, execute func() (proto.Message, error)) error {
+	body, err := h.call(c, request, execute)
 	if err != nil {
 		body = frameworkError(codeOf(err, codeUnexpected), err.Error())
 	}
 	contentType := typeJSONUTF8
-	if f == formProtobuf {
+	if isProtobuf(c.Request().Header.Get(echo.HeaderContentType)) {
 		contentType = typeProtobuf
 	}
 	return c.Blob(http.StatusOK, contentType, body)
 }
 
 // call executes an operation; a panic becomes an error.
-func (h *Handler) call(w http.ResponseWriter, r *http.Request, f form, route route) (body []byte, err error) {
+func (h *Handler) call(c echo.Context, request proto.Message, execute func() (proto.Message, error)) (body []byte,
+	err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			h.log.Error("panic in an operation of Kuscia's API", "panic", value, "stack", string(debug.Stack()))
 			err = fmt.Errorf("doBizProcess panic, err: %v", value)
 		}
 	}()
-	if err := refuseBrowser(r); err != nil {
+	if err := refuseBrowser(c.Request()); err != nil {
 		return nil, err
 	}
-	raw, err := readBody(w, r)
+	raw, err := readBody(c.Response(), c.Request())
 	if err != nil {
 		return nil, err
 	}
-	answer, err := route.call(r.Context(), func(request proto.Message) error { return decode(f, raw, request) })
+	contentType := c.Request().Header.Get(echo.HeaderContentType)
+	if err := decode(contentType, raw, request); err != nil {
+		return nil, err
+	}
+	answer, err := execute()
 	if err != nil {
 		return nil, err
 	}
-	if f == formProtobuf {
+	if isProtobuf(contentType) {
 		return proto.Marshal(answer)
 	}
 	return encodeJSON(answer)
@@ -145,7 +130,7 @@ func (h *Handler) redirectTrailingSlash(next echo.HandlerFunc) echo.HandlerFunc 
 // checkOrigin refuses requests to unknown hosts, and requests that a browser sends for a page of another site.
 func (h *Handler) checkOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if err := h.guard.Admit(c.Request()); err != nil {
+		if err := h.security.guard().Admit(c.Request()); err != nil {
 			return c.Blob(http.StatusForbidden, typeJSONUTF8, frameworkError(codeRequestValidate, err.Error()))
 		}
 		return next(c)
@@ -155,10 +140,10 @@ func (h *Handler) checkOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 // requireCredentials answers 401 without the token, and 403 without the required client certificate, for all paths.
 func (h *Handler) requireCredentials(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !h.token.Matches(c.Request().Header.Get(HeaderToken)) {
+		if !h.security.Token.Matches(c.Request().Header.Get(HeaderToken)) {
 			return c.NoContent(http.StatusUnauthorized)
 		}
-		if h.authorities != nil && !auth.PresentsCertificate(c.Request(), h.authorities) {
+		if cas := h.security.authorities(); cas != nil && !auth.PresentsCertificate(c.Request(), cas) {
 			return c.Blob(http.StatusForbidden, typeJSONUTF8,
 				frameworkError(codeRequestValidate, "Kuscia's API requires a client certificate "+
 					"(--kuscia-protocol MTLS), and this connection has none issued by its CA: use the address of "+
@@ -190,32 +175,13 @@ const (
 // cluster, whose limit is lower.
 const maxBody = 2 << 20
 
-// form is the encoding of a request and its response.
-type form int
-
-const (
-	formJSON form = iota
-	formProtobuf
-	// formNone is the form of all other types, including HTML forms: as in Kuscia, none of the request's fields are read
-	// from them.
-	formNone
-)
-
-func formOf(contentType string) form {
-	switch {
-	case contentType == "", contentType == typePlain, strings.HasPrefix(contentType, typeJSON):
-		return formJSON
-	case strings.HasPrefix(contentType, typeProtobuf):
-		return formProtobuf
-	}
-	return formNone
-}
+func isProtobuf(contentType string) bool { return strings.HasPrefix(contentType, typeProtobuf) }
 
 // refuseBrowser refuses a request from a browser whose body type a page of any site may send without a CORS preflight,
 // such as text/plain. Scripts may use these types.
 func refuseBrowser(r *http.Request) error {
 	contentType := r.Header.Get("Content-Type")
-	if strings.HasPrefix(contentType, typeJSON) || strings.HasPrefix(contentType, typeProtobuf) ||
+	if strings.HasPrefix(contentType, typeJSON) || isProtobuf(contentType) ||
 		!auth.FromBrowser(r.Header) {
 		return nil
 	}
@@ -223,11 +189,12 @@ func refuseBrowser(r *http.Request) error {
 		contentType, typeJSON)
 }
 
-func decode(f form, body []byte, into proto.Message) error {
-	switch f {
-	case formJSON:
+// decode decodes a request. As in Kuscia, none of its fields are read from other types, including HTML forms.
+func decode(contentType string, body []byte, into proto.Message) error {
+	switch {
+	case contentType == "", contentType == typePlain, strings.HasPrefix(contentType, typeJSON):
 		return decodeJSON(body, into)
-	case formProtobuf:
+	case isProtobuf(contentType):
 		return proto.Unmarshal(body, into)
 	}
 	return nil

@@ -95,12 +95,7 @@ func (x *taskStart) findQueues(ctx context.Context) (unknown []schema.FieldProbl
 
 // itemProblem is a problem with a workload of item n, an index into the document.
 func itemProblem(n int, workload catalog.Workload, reason string) schema.FieldProblem {
-	return itemFinding(n, workload.String()+": "+reason)
-}
-
-// itemFinding is a finding on item n, an index into the document; the reason names what it is about.
-func itemFinding(n int, reason string) schema.FieldProblem {
-	return keyFinding(n, "", reason)
+	return keyFinding(n, "", workload.String()+": "+reason)
 }
 
 // keyFinding is a finding on a key of item n; "" means its serviceId.
@@ -257,7 +252,7 @@ func (x *taskStart) neverOpens() []schema.FieldProblem {
 func servicesNeverOpen(snapshot plan.Snapshot) (all []schema.FieldProblem) {
 	for n, times := range policies(snapshot) {
 		if why, never := window.NeverOpens(time.Now(), times); never {
-			all = append(all, itemFinding(n, "the windows of the service's policy "+why))
+			all = append(all, keyFinding(n, "", "the windows of the service's policy "+why))
 		}
 	}
 	return all
@@ -273,7 +268,7 @@ func (x *taskStart) timeWarnings(now time.Time) (all []schema.FieldProblem) {
 	add("", window.DelayReason(now, x.snapshot.AllTimes()...))
 	for n, times := range policies(x.snapshot) {
 		if held := window.DelayReason(now, times); held != "" {
-			all = append(all, itemFinding(n, "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+
+			all = append(all, keyFinding(n, "", "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+
 				", "+held))
 		}
 	}
@@ -329,7 +324,7 @@ func (x *taskStart) rolloutRefusals(at itemCheck, found rollout.PreflightResult)
 	if found.Holder != "" {
 		holder := workloadops.ParseHolder(found.Holder)
 		if holder.Engine.Differs(x.engine) {
-			refusals = append(refusals, itemFinding(at.item, fmt.Sprintf("%s is held by %s: %s", found.HeldObject,
+			refusals = append(refusals, keyFinding(at.item, "", fmt.Sprintf("%s is held by %s: %s", found.HeldObject,
 				holder.NameFor(x.engine), workloadops.ForeignReason(holder))))
 		} else {
 			warnings = append([]string{fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when "+
@@ -337,7 +332,7 @@ func (x *taskStart) rolloutRefusals(at itemCheck, found rollout.PreflightResult)
 		}
 	}
 	for _, warning := range append(warnings, at.spec.Strategy.Warnings(at.spec.Workload(), found.Replicas)...) {
-		x.warnings = append(x.warnings, itemFinding(at.item, warning))
+		x.warnings = append(x.warnings, keyFinding(at.item, "", warning))
 	}
 	return refusals
 }

@@ -169,12 +169,12 @@ func (h *Handlers) recordedServing(ctx context.Context, name string) (serving.Re
 	var release serving.Release
 	var request serving.ReleaseRequest
 	if record.Outcome != nil {
-		err = v1alpha1.DecodeBody(record.Outcome.Body, &release)
-	} else if err = v1alpha1.DecodeBody(record.Spec.Snapshot, &request); err == nil {
+		release, err = backend.Decode[serving.Release](record, record.Outcome.Body)
+	} else if request, err = backend.Decode[serving.ReleaseRequest](record, record.Spec.Snapshot); err == nil {
 		release = request.Release()
 	}
 	if err != nil {
-		return nothing, fmt.Errorf("record %s: %w", name, err)
+		return nothing, err
 	}
 	release.Record = name
 	return release, nil
