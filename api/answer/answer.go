@@ -2,6 +2,7 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -94,17 +95,14 @@ func Type(c echo.Context, offers ...string) (string, error) {
 	if strings.TrimSpace(header) == "" {
 		return offers[0], nil
 	}
-	best, bestQuality := "", 0.0
-	for _, offer := range offers {
-		if quality := acceptQuality(header, offer); quality > bestQuality {
-			best, bestQuality = offer, quality
-		}
+	best := slices.MaxFunc(offers, func(a, b string) int {
+		return cmp.Compare(acceptQuality(header, a), acceptQuality(header, b))
+	})
+	if acceptQuality(header, best) > 0 {
+		return best, nil
 	}
-	if best == "" {
-		return "", problem.NotAcceptable.Because("Accept is %q: the answer exists as %s", header,
-			strings.Join(offers, " and "))
-	}
-	return best, nil
+	return "", problem.NotAcceptable.Because("Accept is %q: the answer exists as %s", header,
+		strings.Join(offers, " and "))
 }
 
 // acceptQuality returns the weight of a type in an Accept header, from 0 (excluded) to 1; the most specific matching

@@ -122,23 +122,18 @@ func (h *Backend) Query(ctx context.Context, workflowID, runID string, into any)
 	return value.Get(into)
 }
 
-// workflowURL returns the Temporal UI page of a run that shows what it does, what it waits for and what to send; ""
-// without a Temporal UI.
-func (h *Backend) workflowURL(workflowID, runID string) string {
-	if h.TemporalUI == "" {
-		return ""
-	}
-	address := strings.TrimSuffix(h.TemporalUI, "/") + "/namespaces/" + url.PathEscape(h.Namespace) +
-		"/workflows/" + url.PathEscape(workflowID)
-	if runID == "" {
-		return address
-	}
-	return address + "/" + url.PathEscape(runID) + "/user-metadata"
-}
-
-// WorkflowRef returns a reference to a run, with its Temporal UI page if there is one.
+// WorkflowRef returns a reference to a run. If there is a Temporal UI, it links to the run's page that shows what it
+// does, what it waits for and what to send.
 func (h *Backend) WorkflowRef(workflowID, runID string) *plan.WorkflowRef {
-	return &plan.WorkflowRef{ID: workflowID, RunID: runID, URL: h.workflowURL(workflowID, runID)}
+	ref := &plan.WorkflowRef{ID: workflowID, RunID: runID}
+	if h.TemporalUI != "" {
+		ref.URL = strings.TrimSuffix(h.TemporalUI, "/") + "/namespaces/" + url.PathEscape(h.Namespace) +
+			"/workflows/" + url.PathEscape(workflowID)
+		if runID != "" {
+			ref.URL += "/" + url.PathEscape(runID) + "/user-metadata"
+		}
+	}
+	return ref
 }
 
 // PublishedDetails returns the details in a release's memo, which accompany its search attributes; empty if there are

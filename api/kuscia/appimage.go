@@ -61,7 +61,7 @@ func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImage
 		return err
 	}
 	return failure.RetryOnConflict("AppImage "+r.GetName(), func() error {
-		image, err := s.getAppImage(ctx, r.GetName(), codeAppImageNotExists)
+		image, err := s.getAppImage(ctx, r.GetName())
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (s *Service) queryAppImage(ctx context.Context, name string) (*kusciapb.Que
 	if err := checkNamed(name); err != nil {
 		return nil, err
 	}
-	image, err := s.getAppImage(ctx, name, codeAppImageNotExists)
+	image, err := s.getAppImage(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (s *Service) batchQueryAppImage(ctx context.Context, names []string) ([]*ku
 	}
 	data := make([]*kusciapb.QueryAppImageResponseData, len(names))
 	err := declared.ForEach(len(names), func(i int) error {
-		image, err := s.getAppImage(ctx, names[i], codeAppImageNotExists)
+		image, err := s.getAppImage(ctx, names[i])
 		if err != nil {
 			status := outcome(err, codeBatchQueryAppImage)
 			return refused(status.GetCode(), "can't get appimage for %s, err: %s", names[i], status.GetMessage())

@@ -15,6 +15,8 @@ import (
 	"github.com/labstack/echo/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"slipway.io/slipway/api/answer"
@@ -220,27 +222,13 @@ func decodeJSON(body []byte, into proto.Message) error {
 
 // nullElement returns the path of a null in a list of messages, which only encoding/json accepts; "" if there is none.
 func nullElement(message protoreflect.Message) (path string) {
-	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		switch {
-		case field.Kind() != protoreflect.MessageKind || field.IsMap():
-		case field.IsList():
-			for i := range value.List().Len() {
-				element, name := value.List().Get(i).Message(), fmt.Sprintf("%s[%d]", field.Name(), i)
-				if !element.IsValid() {
-					path = name
-					return false
-				}
-				if inner := nullElement(element); inner != "" {
-					path = name + "." + inner
-					return false
-				}
-			}
-		default:
-			if inner := nullElement(value.Message()); inner != "" {
-				path = string(field.Name()) + "." + inner
-			}
+	_ = protorange.Range(message, func(values protopath.Values) error {
+		element, is := values.Index(-1).Value.Interface().(protoreflect.Message)
+		if !is || element.IsValid() {
+			return nil
 		}
-		return path == ""
+		path = strings.TrimPrefix(values.Path[1:].String(), ".")
+		return protorange.Terminate
 	})
 	return path
 }

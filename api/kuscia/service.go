@@ -139,9 +139,9 @@ func (s *Service) getServing(ctx context.Context, id string) (*kuscia.KusciaDepl
 	return serving, err
 }
 
-// getAppImage reads an AppImage; absent is the code of the response if it does not exist.
-func (s *Service) getAppImage(ctx context.Context, name string, absent int32) (*kuscia.AppImage, error) {
-	missing := refused(absent, "%s", notFound(kuscia.AppImageResource.Resource, name))
+// getAppImage reads an AppImage.
+func (s *Service) getAppImage(ctx context.Context, name string) (*kuscia.AppImage, error) {
+	missing := refused(codeAppImageNotExists, "%s", notFound(kuscia.AppImageResource.Resource, name))
 	if declared.CheckName(name) != nil {
 		return nil, missing
 	}

@@ -76,18 +76,15 @@ func (x *taskStart) findQueues(ctx context.Context) (unknown []schema.FieldProbl
 			if _, found := x.snapshot.Queues[party]; found || missing[party] {
 				continue
 			}
-			queue, known, err := x.Home.Queue(ctx, party)
-			if err != nil {
+			queue, reason, err := x.QueueOf(ctx, party)
+			switch {
+			case err != nil:
 				return nil, err
-			}
-			if known {
+			case reason == "":
 				x.snapshot.Queues[party] = queue
-				continue
+			default:
+				missing[party], unknown = true, append(unknown, itemProblem(n, workload, reason))
 			}
-			missing[party] = true
-			unknown = append(unknown, itemProblem(n, workload, "party "+party+
-				" is not known: create a Party object of that name in the engine's namespace, or a namespace of that "+
-				"name in the home cluster"))
 		}
 	}
 	return unknown, nil

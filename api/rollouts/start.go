@@ -140,14 +140,12 @@ func (s *rolloutStart) Name(p *problem.Error, workflowID string) *problem.Error 
 func (s *rolloutStart) resolveParty(ctx context.Context) error {
 	spec := &s.request.Spec
 	party := spec.Workload().PartyOrDefault()
-	queue, known, err := s.Home.Queue(ctx, party)
+	queue, unknown, err := s.QueueOf(ctx, party)
 	if err != nil {
 		return err
 	}
-	if !known {
-		return s.refused(schema.FieldProblem{Field: "party", Reason: "party " + party +
-			" is not known: create a Party object of that name in the engine's namespace, or a namespace of that " +
-			"name in the home cluster"})
+	if unknown != "" {
+		return s.refused(schema.FieldProblem{Field: "party", Reason: unknown})
 	}
 	if spec.Namespace == "" {
 		if spec.Namespace, err = s.Home.DefaultNamespace(ctx, party); err != nil {

@@ -246,35 +246,25 @@ const confirmInterval = 10 * time.Second
 // when that has changed.
 func (h *Handlers) WatchServing(c echo.Context, id schema.ServingID, _ schema.WatchServingParams) error {
 	return h.Streams.Serve(c, serving.WorkflowPrefix(id), func() stream.Source {
-		return stream.Source{Read: h.look(id), Watch: h.tail(id), Interval: confirmInterval}
+		return stream.Source{Interval: confirmInterval,
+			Read: func(ctx context.Context) (seen stream.Snapshot, err error) { // it never ends while the serving exists
+				view, err := h.readServing(ctx, id)
+				if seen.Value = view; view.Operation != nil {
+					seen.Workflow = view.Operation.Workflow
+				}
+				return seen, err
+			},
+			Watch: func(ctx context.Context, nudge func()) {
+				changed, leave := h.Home.FollowServing(id)
+				defer leave()
+				nudge() // covers changes before the subscription
+				for ctx.Err() == nil {
+					select {
+					case <-ctx.Done():
+					case <-changed:
+						nudge()
+					}
+				}
+			}}
 	})
-}
-
-// look returns the function that reads a serving for its stream. The stream ends only when the serving is deleted.
-func (h *Handlers) look(id string) func(ctx context.Context) (stream.Snapshot, error) {
-	return func(ctx context.Context) (stream.Snapshot, error) {
-		view, err := h.readServing(ctx, id)
-		var workflow *plan.WorkflowRef
-		if view.Operation != nil {
-			workflow = view.Operation.Workflow
-		}
-		return stream.Snapshot{Value: view, Workflow: workflow}, err
-	}
-}
-
-// tail returns the function that waits for changes of a serving, on the shared watch of all servings.
-func (h *Handlers) tail(id string) func(ctx context.Context, nudge func()) {
-	return func(ctx context.Context, nudge func()) {
-		changed, leave := h.Home.FollowServing(id)
-		defer leave()
-		nudge() // covers changes before the subscription
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-				nudge()
-			}
-		}
-	}
 }

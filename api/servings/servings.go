@@ -81,15 +81,14 @@ func noSuchServing(id string) error {
 	return problem.NotFound.Because("serving %s does not exist: GET /api/v1/servings lists those that do", id)
 }
 
-// servingReader creates views of servings, and reads the AppImages and queues that they share only once.
+// servingReader creates views of servings, and reads AppImages and queues that they share only once.
 type servingReader struct {
 	*Handlers
 	viewContext serving.ViewContext
-	seen        map[string]bool
 }
 
 func newServingReader(h *Handlers) *servingReader {
-	return &servingReader{Handlers: h, seen: map[string]bool{},
+	return &servingReader{Handlers: h,
 		viewContext: serving.ViewContext{Images: map[string]kuscia.AppImageSpec{}, Queues: map[string]string{}}}
 }
 
@@ -110,15 +109,8 @@ func (r *servingReader) view(ctx context.Context, kd *kuscia.KusciaDeployment) (
 	return view, err
 }
 
-// first reports whether a key is passed for the first time.
-func (r *servingReader) first(key string) bool {
-	known := r.seen[key]
-	r.seen[key] = true
-	return !known
-}
-
 func (r *servingReader) readImage(ctx context.Context, name string) error {
-	if !r.first("image "+name) || declared.CheckName(name) != nil {
+	if _, known := r.viewContext.Images[name]; known || declared.CheckName(name) != nil {
 		return nil
 	}
 	image, err := r.Home.GetAppImage(ctx, name)
@@ -129,7 +121,7 @@ func (r *servingReader) readImage(ctx context.Context, name string) error {
 }
 
 func (r *servingReader) readQueue(ctx context.Context, domain string) error {
-	if !r.first("queue "+domain) || declared.CheckName(domain) != nil {
+	if _, known := r.viewContext.Queues[domain]; known || declared.CheckName(domain) != nil {
 		return nil
 	}
 	queue, known, err := r.Home.Queue(ctx, domain)

@@ -192,34 +192,28 @@ const (
 // FromWorkflow follows a release that is one workflow: it long-polls the workflow's history, and reads the progress of
 // its activities every 2 seconds.
 func FromWorkflow(b *backend.Backend, workflowID string, look func(ctx context.Context) (Snapshot, error)) Source {
-	history := workflowHistory{Backend: b, workflowID: workflowID}
-	return Source{Read: look, Watch: history.tail, Interval: pollInterval}
-}
-
-// workflowHistory is the history of a workflow's newest run.
-type workflowHistory struct {
-	*backend.Backend
-	workflowID string
+	watch := func(ctx context.Context, nudge func()) { tail(ctx, b, workflowID, nudge) }
+	return Source{Read: look, Watch: watch, Interval: pollInterval}
 }
 
 // tail long-polls the history of the newest run, and starts again when that run ends or cannot be reached.
-func (h workflowHistory) tail(ctx context.Context, nudge func()) {
+func tail(ctx context.Context, b *backend.Backend, workflowID string, nudge func()) {
 	for ctx.Err() == nil {
-		if err := h.tailRun(ctx, nudge); err != nil && ctx.Err() == nil {
-			h.Log.Debug("cannot follow the history", "workflow", h.workflowID, "error", err)
+		if err := tailRun(ctx, b, workflowID, nudge); err != nil && ctx.Err() == nil {
+			b.Log.Debug("cannot follow the history", "workflow", workflowID, "error", err)
 		}
 		nudge()
 		_ = pause.For(ctx, tailPause)
 	}
 }
 
-func (h workflowHistory) tailRun(ctx context.Context, nudge func()) error {
+func tailRun(ctx context.Context, b *backend.Backend, workflowID string, nudge func()) error {
 	request := &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: h.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: h.workflowID},
+		Namespace: b.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID},
 		WaitNewEvent: true, HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
 	}
 	for {
-		page, err := h.historyPage(ctx, request)
+		page, err := historyPage(ctx, b, request)
 		if problem.Has[*serviceerror.NotFound](err) {
 			return nil // not started yet, or deleted: the next read distinguishes the two
 		}
@@ -235,10 +229,10 @@ func (h workflowHistory) tailRun(ctx context.Context, nudge func()) error {
 	}
 }
 
-func (h workflowHistory) historyPage(ctx context.Context,
+func historyPage(ctx context.Context, b *backend.Backend,
 	request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
-	return h.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, request)
+	return b.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, request)
 }

@@ -59,7 +59,7 @@ func Renew(old Material, hosts []string, now time.Time) (Material, error) {
 			return m, err
 		}
 	}
-	leaf := m.leaf(cas, now)
+	leaf := m.leaf(now)
 	if leaf != nil && validFor(leaf, hosts, now) &&
 		(leaf.CheckSignatureFrom(cas[0]) == nil || now.Sub(cas[0].NotBefore) < caPropagation) {
 		return m, nil
@@ -96,15 +96,13 @@ func (m Material) authority(now time.Time) (cas []*x509.Certificate, key *ecdsa.
 }
 
 // leaf returns the listener's certificate if it matches its key, is signed by one of the CAs and is valid; else nil.
-func (m Material) leaf(cas []*x509.Certificate, now time.Time) *x509.Certificate {
+func (m Material) leaf(now time.Time) *x509.Certificate {
 	pair, err := tls.X509KeyPair(m[keyCertificate], m[keyKey])
 	if err != nil {
 		return nil
 	}
 	roots := x509.NewCertPool()
-	for _, ca := range cas {
-		roots.AddCert(ca)
-	}
+	roots.AppendCertsFromPEM(m[keyBundle])
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err != nil {
 		return nil
 	}

@@ -57,14 +57,6 @@ type Server struct {
 	work    sync.WaitGroup
 }
 
-// serverLimits allows large bodies: one conversion request holds a whole list of objects, with no size limit of its
-// own.
-func serverLimits() limits.Limits {
-	l := limits.Default
-	l.Answer, l.BodyBytes = 30*time.Second, 64<<20
-	return l
-}
-
 // NewServer creates a server. It makes no calls yet.
 func NewServer(o Options) *Server {
 	s := &Server{Options: o}
@@ -72,7 +64,10 @@ func NewServer(o Options) *Server {
 	for _, e := range o.Endpoints {
 		mux.Handle("POST "+e.Path, e.Handler)
 	}
-	s.http = serverLimits().Server(mux)
+	l := limits.Default
+	// one conversion request holds a whole list of objects, with no size limit of its own
+	l.Answer, l.BodyBytes = 30*time.Second, 64<<20
+	s.http = l.Server(mux)
 	s.http.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug) // failed TLS handshakes of arbitrary clients
 	s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
