@@ -67,8 +67,8 @@ func (h *Backend) Presence(ctx context.Context, queues ...string) map[string]par
 func (h *Backend) QueueOf(ctx context.Context, party string) (queue, unknown string, err error) {
 	queue, known, err := h.Home.Queue(ctx, party)
 	if err == nil && !known {
-		unknown = "party " + party + " is not known: create a Party object of that name in the engine's namespace, or a " +
-			"namespace of that name in the home cluster"
+		unknown = "party " + party + " is not known: create a Party object of that name in the engine's namespace, or " +
+			"a namespace of that name in the home cluster"
 	}
 	return queue, unknown, err
 }
@@ -102,8 +102,8 @@ type Snapshot[V any] struct {
 	Open bool
 	// Starting is true while the release's workflow does not run yet.
 	Starting bool
-	// Unanswered is the reason why the release's workflow did not answer, so that parts of the snapshot may be outdated;
-	// "" if it answered.
+	// Unanswered is the reason why the release's workflow did not answer, so that parts of the snapshot may be
+	// outdated; "" if it answered.
 	Unanswered string
 }
 
@@ -113,8 +113,8 @@ type Reader[V any] interface {
 	Record(ctx context.Context) (*v1alpha1.ReleaseRecord, error)
 	// Running queries the workflow of a release that runs.
 	Running(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse) (V, error)
-	// Outline returns a release as its record alone describes it, before its first step. Unanswered completes it, if its
-	// worker does not answer, with what Temporal itself has of the workflow.
+	// Outline returns a release as its record alone describes it, before its first step. Unanswered completes it, if
+	// its worker does not answer, with what Temporal itself has of the workflow.
 	Outline(record *v1alpha1.ReleaseRecord) (V, error)
 	Unanswered(outline *V, described *workflowservice.DescribeWorkflowExecutionResponse)
 	// Complete reads a release that has ended.

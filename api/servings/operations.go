@@ -243,11 +243,11 @@ func (h *Handlers) queryOperation(ctx context.Context, release serving.Release, 
 const confirmInterval = 10 * time.Second
 
 // WatchServing answers GET /api/v1/servings/{id}/events. The state of a serving is in its KusciaDeployment; it is read
-// when that has changed.
+// when that has changed. The stream ends only when the serving is deleted.
 func (h *Handlers) WatchServing(c echo.Context, id schema.ServingID, _ schema.WatchServingParams) error {
 	return h.Streams.Serve(c, serving.WorkflowPrefix(id), func() stream.Source {
 		return stream.Source{Interval: confirmInterval,
-			Read: func(ctx context.Context) (seen stream.Snapshot, err error) { // it never ends while the serving exists
+			Read: func(ctx context.Context) (seen stream.Snapshot, err error) {
 				view, err := h.readServing(ctx, id)
 				if seen.Value = view; view.Operation != nil {
 					seen.Workflow = view.Operation.Workflow
