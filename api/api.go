@@ -80,8 +80,8 @@ func New(deps Deps) (*API, error) {
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = h.answerError
 	known := operations(spec)
-	e.Use(nameSpan, assignRequestID, answer.LogRequests(h.Log, "request", probes...), h.recoverPanics, guardRequests(deps.Guard, known),
-		rejectUnknownQuery(known), h.dropCacheAfterWrite)
+	e.Use(nameSpan, assignRequestID, answer.LogRequests(h.Log, "request", probes...), h.recoverPanics,
+		guardRequests(deps.Guard, known), rejectUnknownQuery(known), h.dropCacheAfterWrite)
 	RegisterHandlers(e, h)
 	registerVerbs(e, ServerInterfaceWrapper{Handler: h})
 	for path, item := range spec.Paths.Map() {

@@ -22,6 +22,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -51,6 +52,14 @@ func JSON(c echo.Context, value any, err error) error {
 		return err
 	}
 	return c.JSON(http.StatusOK, value)
+}
+
+// Moment returns an optional time of a record as used in responses; nil for none.
+func Moment(t *instant.Micro) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return UTC(t.Time)
 }
 
 // UTC returns a time as used in responses.

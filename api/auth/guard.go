@@ -45,24 +45,22 @@ func (g Guard) Admit(r *http.Request) error {
 // the call arrived at.
 func (g Guard) AdmitCall(authority string, values func(header string) []string, local net.Addr) error {
 	if !g.Hosts.Allows(authority, local) {
-		return problem.UnknownHost.Because("the request is addressed to the unknown host %q: use a loopback address, or start "+
-			"the engine with --allowed-hosts and that name", authority)
+		return problem.UnknownHost.Because("the request is addressed to the unknown host %q: use a loopback address, "+
+			"or start the engine with --allowed-hosts and that name", authority)
 	}
 	for _, site := range values("Sec-Fetch-Site") {
 		// "none" is an address typed into the browser; "same-site" is another port of the same machine, which is not
 		// trusted.
 		if site != "same-origin" && site != "none" {
-			return problem.CrossSite.Because("a browser sent this request for a page of another site (Sec-Fetch-Site: %s): "+
-				"send it from a program, or "+
-				"type the address into the browser", site)
+			return problem.CrossSite.Because("a browser sent this request for a page of another site (Sec-Fetch-Site: "+
+				"%s): send it from a program, or type the address into the browser", site)
 		}
 	}
 	for _, origin := range values("Origin") {
 		parsed, err := url.Parse(origin)
 		if err != nil || authority == "" || !strings.EqualFold(parsed.Host, authority) {
-			return problem.CrossSite.Because("a browser sent this request for a page of another site (Origin: %s): send it "+
-				"from a program; a proxy "+
-				"must pass on the header Host unchanged", origin)
+			return problem.CrossSite.Because("a browser sent this request for a page of another site (Origin: %s): "+
+				"send it from a program; a proxy must pass on the header Host unchanged", origin)
 		}
 	}
 	return nil
@@ -72,8 +70,8 @@ func (g Guard) AdmitCall(authority string, values func(header string) []string, 
 // request needs both.
 func (g Guard) Authenticate(r *http.Request) error {
 	if g.Certificate && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-		return problem.Unauthenticated.Because("this engine requires a client certificate: use one issued by the CA in the " +
-			"engine's --api-ca-file")
+		return problem.Unauthenticated.Because("this engine requires a client certificate: use one issued by the CA in " +
+			"the engine's --api-ca-file")
 	}
 	return g.Token.Authenticate(r, "this engine", "the engine's --api-token-file")
 }
@@ -86,8 +84,8 @@ func (t Token) Authenticate(r *http.Request, api, source string) error {
 	case t.Matches(presented):
 		return nil
 	case presented == "":
-		return problem.Unauthenticated.Because("%s requires a token: send the header `Authorization: Bearer TOKEN` with what "+
-			"%s contains", api, source)
+		return problem.Unauthenticated.Because("%s requires a token: send the header `Authorization: Bearer TOKEN` with "+
+			"what %s contains", api, source)
 	}
 	return problem.Unauthenticated.Because("the token is wrong: send what %s contains", source)
 }

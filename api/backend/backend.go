@@ -63,6 +63,7 @@ func (h *Backend) Presence(ctx context.Context, queues ...string) map[string]par
 		slices.Compact(slices.Sorted(slices.Values(queues)))...)
 }
 
+<<<<<<< /tmp/m.o
 // QueueOf returns the task queue of a party; unknown is the reason if the party does not exist.
 func (h *Backend) QueueOf(ctx context.Context, party string) (queue, unknown string, err error) {
 	queue, known, err := h.Home.Queue(ctx, party)
@@ -73,6 +74,19 @@ func (h *Backend) QueueOf(ctx context.Context, party string) (queue, unknown str
 	return queue, unknown, err
 }
 
+||||||| /tmp/m.b
+=======
+// QueueOf returns the task queue of a party; unknown is the reason if the party does not exist.
+func (h *Backend) QueueOf(ctx context.Context, party string) (queue, unknown string, err error) {
+	queue, known, err := h.Home.Queue(ctx, party)
+	if err == nil && !known {
+		unknown = "party " + party + " is not known: create a Party object of that name in the engine's namespace, or " +
+			"a namespace of that name in the home cluster"
+	}
+	return queue, unknown, err
+}
+
+>>>>>>> /tmp/m.t
 // UnreachableParty is a party whose worker did not answer, its queue and the reason.
 type UnreachableParty struct{ Name, Queue, Reason string }
 
@@ -102,8 +116,8 @@ type Snapshot[V any] struct {
 	Open bool
 	// Starting is true while the release's workflow does not run yet.
 	Starting bool
-	// Unanswered is the reason why the release's workflow did not answer, so that parts of the snapshot may be outdated;
-	// "" if it answered.
+	// Unanswered is the reason why the release's workflow did not answer, so that parts of the snapshot may be
+	// outdated; "" if it answered.
 	Unanswered string
 }
 
@@ -113,8 +127,8 @@ type Reader[V any] interface {
 	Record(ctx context.Context) (*v1alpha1.ReleaseRecord, error)
 	// Running queries the workflow of a release that runs.
 	Running(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse) (V, error)
-	// Outline returns a release as its record alone describes it, before its first step. Unanswered completes it, if its
-	// worker does not answer, with what Temporal itself has of the workflow.
+	// Outline returns a release as its record alone describes it, before its first step. Unanswered completes it, if
+	// its worker does not answer, with what Temporal itself has of the workflow.
 	Outline(record *v1alpha1.ReleaseRecord) (V, error)
 	Unanswered(outline *V, described *workflowservice.DescribeWorkflowExecutionResponse)
 	// Complete reads a release that has ended.

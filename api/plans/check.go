@@ -266,8 +266,16 @@ func (x *taskStart) timeWarnings(now time.Time) (all []schema.FieldProblem) {
 	add("", window.DelayReason(now, x.snapshot.AllTimes()...))
 	for n, times := range policies(x.snapshot) {
 		if held := window.DelayReason(now, times); held != "" {
+<<<<<<< /tmp/m.o
 			all = append(all, keyFinding(n, "", "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+
 				", "+held))
+||||||| /tmp/m.b
+			all = append(all, itemFinding(n, "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+
+				", "+held))
+=======
+			all = append(all, keyFinding(n, "",
+				"by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+", "+held))
+>>>>>>> /tmp/m.t
 		}
 	}
 	if x.rerun == nil || !x.rerun.keepsTimes {
@@ -325,8 +333,8 @@ func (x *taskStart) rolloutRefusals(at itemCheck, found rollout.PreflightResult)
 			refusals = append(refusals, keyFinding(at.item, "", fmt.Sprintf("%s is held by %s: %s", found.HeldObject,
 				holder.NameFor(x.engine), workload.ForeignReason(holder))))
 		} else {
-			warnings = append([]string{fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when "+
-				"it begins", found.HeldObject, holder.WorkflowID)}, warnings...)
+			warnings = append([]string{fmt.Sprintf("%s is held by the release %s: the item fails if that still runs "+
+				"when it begins", found.HeldObject, holder.WorkflowID)}, warnings...)
 		}
 	}
 	for _, warning := range append(warnings, at.spec.Strategy.Warnings(at.spec.Workload(), found.Replicas)...) {

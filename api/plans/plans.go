@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -70,7 +71,8 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 	}
 	created, changed, err := h.Home.PutPlan(c.Request().Context(), name, document)
 	return answer.Put(c, created, schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: slices.Concat([]schema.FieldProblem{}, start.NeverOpens("windows", "", document.Times), warnings, refusals)}, err)
+		Warnings: slices.Concat([]schema.FieldProblem{}, start.NeverOpens("windows", "", document.Times), warnings,
+			refusals)}, err)
 }
 
 // sentPlan is a plan in a request body, with its warnings.
@@ -381,11 +383,8 @@ func shownDiff(d workloadDiff, earlier int) schema.WorkloadDiff {
 	w := d.check.request.Workload
 	unknown := d.diff.Unknown
 	if earlier > 0 {
-		note := fmt.Sprintf("item %d changes it first: this diff is against its current state", earlier)
-		if unknown != "" {
-			note += "; " + unknown
-		}
-		unknown = note
+		unknown = strings.TrimSuffix(fmt.Sprintf("item %d changes it first: this diff is against its current state; %s",
+			earlier, unknown), "; ")
 	}
 	return schema.WorkloadDiff{Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind,
 		Name:    w.WorkloadRef.Name,

@@ -94,12 +94,8 @@ func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord
 		summary.State, summary.Reason, summary.Services = plan.TaskState(outcome.State), outcome.Reason,
 			outcome.Services
 		summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)
-		if outcome.StartedAt != nil {
-			summary.StartedAt = answer.UTC(outcome.StartedAt.Time)
-		}
-		if outcome.FinishedAt != nil {
-			summary.FinishedAt = answer.UTC(outcome.FinishedAt.Time)
-		}
+		summary.StartedAt = answer.Moment(outcome.StartedAt)
+		summary.FinishedAt = answer.Moment(outcome.FinishedAt)
 		return summary, nil
 	}
 	info, err := l.open.Running(ctx, record.Spec.WorkflowID)

@@ -246,8 +246,8 @@ func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request
 
 // asFindings adds a refusal to the result; it returns any other error.
 func asFindings(err error, result *schema.RolloutValidateResult) error {
-	if refused, is := errors.AsType[*problem.Error](err); is && len(refused.Errors) > 0 && (refused.Status == problem.Refused.Status ||
-		refused.Status == problem.Malformed.Status) {
+	if refused, is := errors.AsType[*problem.Error](err); is && len(refused.Errors) > 0 &&
+		(refused.Status == problem.Refused.Status || refused.Status == problem.Malformed.Status) {
 		result.Errors = append(result.Errors, refused.Errors...)
 		return nil
 	}

@@ -104,9 +104,7 @@ func (l *rolloutLister) summary(ctx context.Context, key rolloutKey,
 	if outcome := record.Outcome; outcome != nil {
 		summary.Phase, summary.Reason = rollout.Phase(outcome.State), outcome.Reason
 		summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)
-		if outcome.FinishedAt != nil {
-			summary.FinishedAt = answer.UTC(outcome.FinishedAt.Time)
-		}
+		summary.FinishedAt = answer.Moment(outcome.FinishedAt)
 		return summary, nil
 	}
 	info, err := l.open.Running(ctx, record.Spec.WorkflowID)

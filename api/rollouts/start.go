@@ -284,9 +284,7 @@ func (s *rolloutStart) prunedStatus(record *v1alpha1.ReleaseRecord) rollout.Stat
 	if outcome := record.Outcome; outcome != nil {
 		status.Phase, status.Reason, status.WaitingFor = rollout.Phase(outcome.State), outcome.Reason, nil
 		status.Workflow = s.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)
-		if outcome.FinishedAt != nil {
-			status.FinishedAt = answer.UTC(outcome.FinishedAt.Time)
-		}
+		status.FinishedAt = answer.Moment(outcome.FinishedAt)
 	}
 	return status
 }

@@ -286,8 +286,8 @@ func rejected(err error) bool {
 // maxDetailLines is the maximum number of lines of a release's details in the Temporal UI, which passes them in a URL.
 const maxDetailLines = 20
 
-// Details returns the description of the release in the Temporal UI, as Markdown: what it does, its parts as a list, and
-// which signals control it.
+// Details returns the description of the release in the Temporal UI, as Markdown: what it does, its parts as a list,
+// and which signals control it.
 func (s *Start) Details(intro string, parts []string, name, signals string) string {
 	var b strings.Builder
 	b.WriteString(intro)
@@ -301,8 +301,8 @@ func (s *Start) Details(intro string, parts []string, name, signals string) stri
 	if len(parts) > maxDetailLines {
 		fmt.Fprintf(&b, "\nand more %s.\n", name)
 	}
-	fmt.Fprintf(&b, "\n%s, with an empty payload or `{\"actor\":\"you\",\"reason\":\"why\"}`.\nAccepted at %s.\n", signals,
-		phrase.Time(asked.CreatedAt.Time))
+	fmt.Fprintf(&b, "\n%s, with an empty payload or `{\"actor\":\"you\",\"reason\":\"why\"}`.\nAccepted at %s.\n",
+		signals, phrase.Time(asked.CreatedAt.Time))
 	return b.String()
 }
 

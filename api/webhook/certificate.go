@@ -43,8 +43,8 @@ const (
 	keyCertificate, keyKey = "tls.crt", "tls.key"
 )
 
-// Renew returns a copy of old with every part replaced that is missing, invalid, about to expire, or not valid for one of the
-// hosts: the same if nothing needs renewal.
+// Renew returns a copy of old with every part replaced that is missing, invalid, about to expire, or not valid for one
+// of the hosts: the same if nothing needs renewal.
 func Renew(old Material, hosts []string, now time.Time) (Material, error) {
 	m := Material{}
 	maps.Copy(m, old)
