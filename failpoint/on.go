@@ -44,10 +44,12 @@ var process = &points{
 func Hit(name string) { process.hit(name) }
 
 // Around makes a write between two points, <name>.before and <name>.after.
-func Around(name string, write func() error) error {
-	Hit(name + ".before")
+func Around(name string, write func() error) error { return process.around(name, write) }
+
+func (p *points) around(name string, write func() error) error {
+	p.hit(name + ".before")
 	err := write()
-	Hit(name + ".after")
+	p.hit(name + ".after")
 	return err
 }
 

@@ -58,6 +58,19 @@ func TestHit(t *testing.T) {
 	}
 }
 
+func TestAround_HitsBothPoints_AlsoWhenWriteFails(t *testing.T) {
+	t.Parallel()
+	p := &points{log: filepath.Join(t.TempDir(), "log")}
+	err := p.around("a", func() error {
+		p.hit("write")
+		return os.ErrDeadlineExceeded
+	})
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the error of the write is returned")
+	log, err := os.ReadFile(p.log)
+	require.NoError(t, err)
+	require.Equal(t, "a.before\nwrite\na.after\n", string(log))
+}
+
 func TestHitCountsFromTheArming(t *testing.T) {
 	t.Parallel()
 	kills := 0

@@ -231,18 +231,14 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 	if err != nil {
 		return "", "", err
 	}
-	var newest *corev1.Pod
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if podstatus.Ready(pod) || pod.DeletionTimestamp != nil {
-			continue
-		}
-		if newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp) {
-			newest = pod
-		}
-	}
-	if newest != nil {
-		reason, message = podstatus.Reason(newest)
+	waiting := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return podstatus.Ready(&pod) || pod.DeletionTimestamp != nil
+	})
+	if len(waiting) > 0 {
+		newest := slices.MaxFunc(waiting, func(a, b corev1.Pod) int {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		})
+		reason, message = podstatus.Reason(&newest)
 		return reason, strings.TrimSpace("pod " + newest.Name + ": " + message), nil
 	}
 	if c := serving.CreationFailure(d); c != nil {

@@ -46,8 +46,8 @@ type DriftDetector struct {
 	// reported to it. Only the worker that processes the claim uses them.
 	pendingReports sync.Map
 
-	mu      sync.Mutex
-	objects map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]
+	// objects has the watch of each resource (*watch.Watch[*borrowedObject]).
+	objects sync.Map
 }
 
 // protectWorkers is how many claims are checked concurrently.
@@ -62,7 +62,6 @@ func NewDriftDetector(a *Activities, holdings drift.Holdings, temporal drift.Sig
 		kinds: watch.NewKinds(func(r schema.GroupVersionResource) bool {
 			return watch.Served(a.kinds.discovery, r)
 		}),
-		objects: map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]{},
 	}
 	d.teller = drift.NewReporter(temporal, a.options.Parties, a.options.Logger, d.compare)
 	d.watchEndpoints()
@@ -253,15 +252,14 @@ func keepEndpoints(o *unstructured.Unstructured) (*endpointSummary, error) {
 
 // watchKind adds a kind to watch as soon as the cluster has it.
 func (d *DriftDetector) watchKind(k drift.Kind) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.objects[k.Resource] != nil {
+	if _, known := d.objects.Load(k.Resource); known {
 		return
 	}
 	w := watch.New(watch.Untyped(d.a.cluster.Objects, k.Resource), keepObject(k), d.watchOptions(k)).
 		Index(byClaim, func(l *borrowedObject) []string { return []string{l.claim} }).Handle(d.objectHandler())
-	d.objects[k.Resource] = w
-	d.kinds.Add(k.Resource, w.Run)
+	if _, known := d.objects.LoadOrStore(k.Resource, w); !known {
+		d.kinds.Add(k.Resource, w.Run)
+	}
 }
 
 // watchEndpoints prepares the watch on the EndpointSlices of Services that rollouts borrow or create.
@@ -290,20 +288,16 @@ func (d *DriftDetector) watchOptions(k drift.Kind) watch.Options {
 
 // find returns what the watch keeps of an object; nil if it does not exist.
 func (d *DriftDetector) find(at place) *borrowedObject {
-	d.mu.Lock()
-	w := d.objects[at.Resource]
-	d.mu.Unlock()
-	if w == nil {
-		return nil
+	if w, is := d.objects.Load(at.Resource); is {
+		return w.(*watch.Watch[*borrowedObject]).Get(at.Namespace, at.Name)
 	}
-	return w.Get(at.Namespace, at.Name)
+	return nil
 }
 
 // servicesOf lists the Services that are held under a claim.
 func (d *DriftDetector) servicesOf(claim string) []*borrowedObject {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.objects[services.gvr].By(byClaim, claim)
+	w, _ := d.objects.Load(services.gvr)
+	return w.(*watch.Watch[*borrowedObject]).By(byClaim, claim)
 }
 
 // hasReadyEndpoint reports whether a Service is known to have a ready endpoint.

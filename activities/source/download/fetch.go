@@ -90,10 +90,10 @@ func (t *transfer) attempt(parent context.Context) error {
 		return t.discardIfUnsatisfiable(err)
 	}
 	defer response.Body.Close()
-	if err := t.acceptBody(response, at); err != nil {
-		return at.withRedirect(err)
+	if err = t.acceptBody(response, at); err == nil {
+		err = t.copy(ctx, cancel, response.Body)
 	}
-	if err := t.copy(ctx, cancel, response.Body); err != nil {
+	if err != nil {
 		return at.withRedirect(err)
 	}
 	// A chunked part may be shorter or longer than its header claims.
