@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -58,24 +59,20 @@ func Find(objects []unstructured.Unstructured) []Installed {
 func installed(name string, objects []unstructured.Unstructured) Installed {
 	i := Installed{Name: name, Version: map[string]string{}}
 	bound := map[string]bool{}
+	var policies []unstructured.Unstructured
 	for _, o := range objects {
 		if !strings.HasSuffix(o.GetKind(), "Binding") {
+			policies = append(policies, o)
 			continue
 		}
-		policy, _, _ := unstructured.NestedString(o.Object, "spec", "policyName")
-		bound[policy] = true
-		raw, _, _ := unstructured.NestedMap(o.Object, "spec", "matchResources")
+		bound[jsonpatch.DigString(o.Object, "spec", "policyName")] = true
 		var match admission.MatchResources
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &match) == nil {
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(jsonpatch.DigObject(o.Object, "spec", "matchResources"),
+			&match) == nil {
 			i.Namespaces = match.NamespaceSelector
 		}
 	}
-	var policies []unstructured.Unstructured
-	for _, o := range objects {
-		if strings.HasSuffix(o.GetKind(), "Binding") {
-			continue
-		}
-		policies = append(policies, o)
+	for _, o := range policies {
 		guarded := guardedBy(name, o)
 		i.Version[guarded] = o.GroupVersionKind().Version
 		if !bound[o.GetName()] {
