@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -193,11 +194,7 @@ func Gated(rollouts bool) []string {
 
 // Kinds returns the names of what is guarded by default, Marks last.
 func Kinds() []string {
-	var out []string
-	for _, k := range kinds(nil) {
-		out = append(out, k.name())
-	}
-	return append(out, Marks)
+	return append(phrase.Each(kinds(nil), kind.name), Marks)
 }
 
 // Fields returns the guarded fields of a kind as text.
@@ -211,10 +208,7 @@ func Fields(name string, o Options) string {
 		if k.name() != name {
 			continue
 		}
-		var fields []string
-		for _, pointer := range k.Pointers {
-			fields = append(fields, dottedPath(pointer))
-		}
+		fields := phrase.Each(k.Pointers, dottedPath)
 		if k.Metadata {
 			fields = append(fields, "labels and annotations that a script sets")
 		}

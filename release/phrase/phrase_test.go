@@ -1,6 +1,7 @@
 package phrase
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,4 +52,10 @@ func TestCut(t *testing.T) {
 		require.True(t, utf8.ValidString(cut), "no character is split: %q", cut)
 		require.True(t, cut == text || strings.HasPrefix(text, strings.TrimSuffix(cut, "…")), "it begins alike")
 	})
+}
+
+func TestEach(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"1", "2"}, Each([]int{1, 2}, strconv.Itoa))
+	require.Empty(t, Each(nil, strconv.Itoa), "no element has no text")
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 )
 
 // AllowSetting is the environment variable that carries an Allow; errors name it.
@@ -176,11 +177,7 @@ func (e entry) hasName(name string) bool {
 
 // Entries returns the entries in canonical spelling, each once, in the given order.
 func (a Allow) Entries() []string {
-	entries := make([]string, len(a.entries))
-	for i, entry := range a.entries {
-		entries[i] = entry.String()
-	}
-	return entries
+	return phrase.Each(a.entries, entry.String)
 }
 
 // CheckHost is a quick check before a name is resolved: it rejects a host that no entry can allow, whatever it resolves
