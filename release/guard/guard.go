@@ -13,13 +13,13 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/release/cel"
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/jsonpatch"
+	rollouts "slipway.io/slipway/release/kruise/admission"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
@@ -98,21 +98,9 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 // marksName is the name, after the installation's, of the policy that protects the marks.
 const marksName = "marks"
 
-// Object builds a policy or a binding.
-func Object(version, kind, name string, spec any) *unstructured.Unstructured {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
-	if err != nil {
-		panic(err) // unreachable: a Kubernetes type always converts
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.GroupName + "/" + version,
-		"kind": kind, "spec": content}}
-	u.SetName(name)
-	return u
-}
-
 // object builds one object of the installation.
 func (o Options) object(version, kind, name string, spec any) *unstructured.Unstructured {
-	u := Object(version, kind, o.Name+"-"+name, spec)
+	u := rollouts.Object(version, kind, o.Name+"-"+name, spec)
 	u.SetLabels(map[string]string{LabelGuard: o.Name})
 	u.SetAnnotations(map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))})
 	return u

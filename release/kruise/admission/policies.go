@@ -7,9 +7,9 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"slipway.io/slipway/release/cel"
-	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/kruise/conversion"
 	"slipway.io/slipway/release/kruise/v1alpha1"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -44,8 +44,20 @@ func policy(name string, spec *admission.ValidatingAdmissionPolicySpec, action a
 				ValidationActions: []admission.ValidationAction{action}})}
 }
 
+// Object builds a policy or a binding.
+func Object(version, kind, name string, spec any) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	if err != nil {
+		panic(err) // unreachable: a Kubernetes type always converts
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.GroupName + "/" + version,
+		"kind": kind, "spec": content}}
+	u.SetName(name)
+	return u
+}
+
 func object(kind, name string, spec any) *unstructured.Unstructured {
-	u := guard.Object("v1", kind, name, spec)
+	u := Object("v1", kind, name, spec)
 	u.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "slipway"})
 	return u
 }
