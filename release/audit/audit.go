@@ -130,7 +130,7 @@ func (l *Log) Apply(e Entry, body any, do func(e *Entry) (done, refusal string))
 
 // remember stores an answer, and drops the messages of older answers if all together are too large.
 func (l *Log) remember(a Answer) {
-	l.Answers = newest(append(l.Answers, a), maxKeys)
+	l.Answers = Newest(append(l.Answers, a), maxKeys)
 	sum := 0
 	for i := len(l.Answers) - 1; i >= 0; i-- {
 		if sum += jsonSize(l.Answers[i].Message); sum > maxAnswers {
@@ -158,12 +158,11 @@ func (l *Log) answerTo(key string) *Answer {
 		return nil
 	}
 	wanted := shortDigest(key)
-	for i := range l.Answers {
-		if l.Answers[i].Key == wanted {
-			return &l.Answers[i]
-		}
+	i := slices.IndexFunc(l.Answers, func(a Answer) bool { return a.Key == wanted })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &l.Answers[i]
 }
 
 // previousUse describes what a key was used for.
@@ -179,7 +178,7 @@ func (l *Log) Append(e Entry) {
 	e.Actor, e.Via = cmp.Or(e.Actor, unknownActor), cmp.Or(e.Via, viaTemporal)
 	l.Seq++
 	e.Key = StoredKey(e.Key)
-	l.Entries = newest(append(l.Entries, e), MaxEntries)
+	l.Entries = Newest(append(l.Entries, e), MaxEntries)
 	l.truncateOld()
 }
 
@@ -217,13 +216,8 @@ func StoredKey(key string) string {
 	return shortDigest(key)
 }
 
-// newest returns the last `most` elements of a list. It does not modify slices that were returned before.
-func newest[T any](list []T, most int) []T {
-	if over := len(list) - most; over > 0 {
-		return append([]T(nil), list[over:]...)
-	}
-	return list
-}
+// Newest returns at most that many of the newest entries of a list.
+func Newest[T any](list []T, most int) []T { return slices.Clone(list[max(len(list)-most, 0):]) }
 
 // fingerprintLength is the length of a shortened digest, in characters.
 const fingerprintLength = 16

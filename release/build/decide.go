@@ -106,16 +106,13 @@ func (r Request) complete(seen Observed) NextAction {
 		return NextAction{Action: ReadPods, Reason: "read its result"}
 	}
 	problem := "its pod was deleted before its result was read"
-	for i := range seen.Pods {
-		if seen.Pods[i].Status.Phase != corev1.PodSucceeded {
-			continue
-		}
+	succeeded := func(pod corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
+	if i := slices.IndexFunc(seen.Pods, succeeded); i >= 0 {
 		yield, err := r.ParseYield(result(&seen.Pods[i]))
 		if err == nil {
 			return NextAction{Action: Record, Yield: yield, Reason: "record its result"}
 		}
 		problem = err.Error()
-		break
 	}
 	if !r.ownsResult(seen) {
 		return NextAction{Action: Replace, Reason: "an earlier build is unusable (" + problem + ")"}

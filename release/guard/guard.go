@@ -19,6 +19,8 @@ import (
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/jsonpatch"
+	rollouts "slipway.io/slipway/release/kruise/admission"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/traffic"
@@ -97,7 +99,13 @@ const marksName = "marks"
 
 // object builds one object of the installation.
 func (o Options) object(version, kind, name string, spec any) *unstructured.Unstructured {
+<<<<<<< /tmp/m.o
 	u := cel.Object(version, kind, o.Name+"-"+name, spec)
+||||||| /tmp/m.b
+	u := Object(version, kind, o.Name+"-"+name, spec)
+=======
+	u := rollouts.Object(version, kind, o.Name+"-"+name, spec)
+>>>>>>> /tmp/m.t
 	u.SetLabels(map[string]string{LabelGuard: o.Name})
 	u.SetAnnotations(map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))})
 	return u
@@ -242,10 +250,9 @@ func (k kind) marked() string {
 
 // notOneOf returns an expression that is true if the edit is by none of these users.
 func notOneOf(identities []string) string {
-	var list []string
-	for _, identity := range identities {
-		list = append(list, strings.ReplaceAll(cel.Text(identity), InNamespace, "' + request.namespace + '"))
-	}
+	list := phrase.Each(identities, func(identity string) string {
+		return strings.ReplaceAll(cel.Text(identity), InNamespace, "' + request.namespace + '")
+	})
 	return "!(request.userInfo.username in [" + strings.Join(list, ", ") + "])"
 }
 
@@ -255,19 +262,13 @@ func (k kind) borrowed() string {
 	if k.workload != nil {
 		names = []string{workload.AnnotationRollout, workload.AnnotationOriginal}
 	}
-	var texts []string
-	for _, name := range names {
-		texts = append(texts, cel.Annotation("oldObject", name)+".orValue('')")
-	}
-	return strings.Join(texts, " + ")
+	text := func(name string) string { return cel.Annotation("oldObject", name) + ".orValue('')" }
+	return strings.Join(phrase.Each(names, text), " + ")
 }
 
 // patches returns the expressions that restore the stored values of borrowed fields.
 func (k kind) patches() []string {
-	var out []string
-	for _, pointer := range k.Pointers {
-		out = append(out, restoreField(pointer))
-	}
+	out := phrase.Each(k.Pointers, restoreField)
 	// The stored field may be open for a template other than the edit's. The gate sets the same value, in whichever
 	// order both policies run.
 	if k.workload != nil {

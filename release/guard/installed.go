@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -58,24 +60,20 @@ func Find(objects []unstructured.Unstructured) []Installed {
 func installed(name string, objects []unstructured.Unstructured) Installed {
 	i := Installed{Name: name, Version: map[string]string{}}
 	bound := map[string]bool{}
+	var policies []unstructured.Unstructured
 	for _, o := range objects {
 		if !strings.HasSuffix(o.GetKind(), "Binding") {
+			policies = append(policies, o)
 			continue
 		}
-		policy, _, _ := unstructured.NestedString(o.Object, "spec", "policyName")
-		bound[policy] = true
-		raw, _, _ := unstructured.NestedMap(o.Object, "spec", "matchResources")
+		bound[jsonpatch.DigString(o.Object, "spec", "policyName")] = true
 		var match admission.MatchResources
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &match) == nil {
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(jsonpatch.DigObject(o.Object, "spec", "matchResources"),
+			&match) == nil {
 			i.Namespaces = match.NamespaceSelector
 		}
 	}
-	var policies []unstructured.Unstructured
-	for _, o := range objects {
-		if strings.HasSuffix(o.GetKind(), "Binding") {
-			continue
-		}
-		policies = append(policies, o)
+	for _, o := range policies {
 		guarded := guardedBy(name, o)
 		i.Version[guarded] = o.GroupVersionKind().Version
 		if !bound[o.GetName()] {
@@ -196,11 +194,7 @@ func Gated(rollouts bool) []string {
 
 // Kinds returns the names of what is guarded by default, Marks last.
 func Kinds() []string {
-	var out []string
-	for _, k := range kinds(nil) {
-		out = append(out, k.name())
-	}
-	return append(out, Marks)
+	return append(phrase.Each(kinds(nil), kind.name), Marks)
 }
 
 // Fields returns the guarded fields of a kind as text.
@@ -214,10 +208,7 @@ func Fields(name string, o Options) string {
 		if k.name() != name {
 			continue
 		}
-		var fields []string
-		for _, pointer := range k.Pointers {
-			fields = append(fields, dottedPath(pointer))
-		}
+		fields := phrase.Each(k.Pointers, dottedPath)
 		if k.Metadata {
 			fields = append(fields, "labels and annotations that a script sets")
 		}

@@ -179,13 +179,12 @@ func (s Snapshot) writeStatus(status v1beta1.RolloutStatus, reason string) NextA
 
 // SameStatus reports whether two statuses are equal, apart from the sequence number.
 func SameStatus(a, b v1beta1.RolloutStatus) bool {
-	if a.Slipway == nil || b.Slipway == nil {
-		return a.Slipway == b.Slipway && reflect.DeepEqual(a, b)
+	if a.Slipway != nil && b.Slipway != nil {
+		x, y := *a.Slipway, *b.Slipway
+		x.Seq, y.Seq = 0, 0
+		a.Slipway, b.Slipway = &x, &y
 	}
-	x, y := *a.Slipway, *b.Slipway
-	x.Seq, y.Seq = 0, 0
-	a.Slipway, b.Slipway = nil, nil
-	return x == y && reflect.DeepEqual(a, b)
+	return reflect.DeepEqual(a, b)
 }
 
 // missingWorkloadInterval is how often a workload that does not exist yet is read.

@@ -120,12 +120,7 @@ func (p Presence) SilentAt() (at time.Time, ok bool) {
 // SilentSince returns the workers that have not reported since the earlier presence former. A running worker reports
 // every HeartbeatInterval.
 func (p Presence) SilentSince(former Presence) (silent []Worker) {
-	for _, w := range p.Workers {
-		if slices.ContainsFunc(former.Workers, func(f Worker) bool { return f == w }) {
-			silent = append(silent, w)
-		}
-	}
-	return silent
+	return slices.DeleteFunc(slices.Clone(p.Workers), func(w Worker) bool { return !slices.Contains(former.Workers, w) })
 }
 
 // UnknownPresence returns the presence of a party whose workers' reports cannot be read, with the reason.

@@ -60,3 +60,12 @@ func Cut(text string, most int) string {
 
 // Line is Cut for a text that it makes one line first.
 func Line(text string, most int) string { return Cut(strings.Join(strings.Fields(text), " "), most) }
+
+// Each returns the text of each element of a list.
+func Each[T any](list []T, text func(T) string) []string {
+	all := make([]string, len(list))
+	for i, element := range list {
+		all[i] = text(element)
+	}
+	return all
+}

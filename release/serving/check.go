@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/phrase"
 )
 
 // Problem is one reason why a version cannot run.
@@ -295,10 +298,7 @@ func (d renderInput) checkOwnContainers(refuse refusal) {
 	if d.party.Template.Spec == nil {
 		return
 	}
-	var there []string
-	for _, c := range d.template.Spec.Containers {
-		there = append(there, c.Name)
-	}
+	there := phrase.Each(d.template.Spec.Containers, func(c kuscia.Container) string { return c.Name })
 	for _, c := range d.party.Template.Spec.Containers {
 		if !slices.Contains(there, c.Name) {
 			refuse("template.spec has a container %q, which AppImage %s does not have: it has %s. "+

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/phrase"
 )
@@ -30,7 +31,7 @@ type Outcome struct {
 // Outcome returns the current state of the operation.
 func (m *Machine) Outcome() Outcome {
 	o := Outcome{Version: m.in.TargetDigest, Reason: m.s.Reason, Message: m.s.Message, WaitingFor: m.WaitingFor(),
-		History: newestEntries(m.History(), maxShownHistory), Failures: map[int]string{}, Complete: map[int]time.Time{}}
+		History: audit.Newest(m.History(), maxShownHistory), Failures: map[int]string{}, Complete: map[int]time.Time{}}
 	if m.s.Reason == ReasonUpdateRolledBack {
 		o.Version = m.in.PreviousDigest
 	}

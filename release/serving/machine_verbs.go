@@ -3,7 +3,6 @@ package serving
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -182,11 +181,6 @@ func (m *Machine) History() []kuscia.AuditEntry {
 			Reason: e.Reason, Key: e.Key, Outcome: string(e.Outcome), Message: e.Message})
 	}
 	return shown
-}
-
-// newestEntries returns at most that many of the newest entries of a history.
-func newestEntries(history []kuscia.AuditEntry, most int) []kuscia.AuditEntry {
-	return slices.Clone(history[max(len(history)-most, 0):])
 }
 
 // The kinds of waits for a user, with the same names as for rollouts.

@@ -90,28 +90,26 @@ func setStatus(kd *kuscia.KusciaDeployment, p PartyTarget, entry kuscia.PartyDep
 // MarkUnreachable records why parties are unreachable, by domain; all others are marked reachable. It reports whether
 // anything changed.
 func MarkUnreachable(kd *kuscia.KusciaDeployment, away map[string]string) bool {
-	changed := false
-	for _, p := range specParties(kd) {
-		if entry := statusOf(kd, p); reachabilityChanged(entry, away[p.Domain]) {
-			changed = true
-			entry.Unreachable, entry.Role = away[p.Domain], p.Role
-			setStatus(kd, p, entry)
-		}
+	changes := reachabilityChanges(kd, away)
+	for _, p := range changes {
+		entry := statusOf(kd, p)
+		entry.Unreachable, entry.Role = away[p.Domain], p.Role
+		setStatus(kd, p, entry)
 	}
-	return changed
+	return len(changes) > 0
 }
 
 // IsMarkedUnreachable reports whether MarkUnreachable would change nothing.
 func IsMarkedUnreachable(kd *kuscia.KusciaDeployment, away map[string]string) bool {
-	return !slices.ContainsFunc(specParties(kd), func(p PartyTarget) bool {
-		return reachabilityChanged(statusOf(kd, p), away[p.Domain])
-	})
+	return len(reachabilityChanges(kd, away)) == 0
 }
 
-// reachabilityChanged reports whether a party became reachable or unreachable. A reason that only contains a longer
+// reachabilityChanges returns the parties that became reachable or unreachable. A reason that only contains a longer
 // duration is not a change.
-func reachabilityChanged(entry kuscia.PartyDeploymentStatus, away string) bool {
-	return (entry.Unreachable == "") != (away == "")
+func reachabilityChanges(kd *kuscia.KusciaDeployment, away map[string]string) []PartyTarget {
+	return slices.DeleteFunc(specParties(kd), func(p PartyTarget) bool {
+		return (statusOf(kd, p).Unreachable == "") == (away[p.Domain] == "")
+	})
 }
 
 // MarkFailed records why parties failed, by their index in parties. These are the operation's parties: a spec may list

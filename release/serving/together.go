@@ -55,11 +55,7 @@ const maxSummaryNames = 2
 
 // SummaryNames returns the names of parties for a summary: "alice, bob and 3 more".
 func SummaryNames(parties []PartyTarget) string {
-	var names []string
-	for _, p := range parties {
-		names = append(names, p.Name())
-	}
-	return phrase.List(names, maxSummaryNames)
+	return phrase.List(phrase.Each(parties, PartyTarget.Name), maxSummaryNames)
 }
 
 // UseSingleStep lets one step (StepCreate) check all parties of a creation and apply the version to them, which halves

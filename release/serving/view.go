@@ -284,7 +284,7 @@ type Ending struct {
 // Ending returns how the operation ended, at that time.
 func (m *Machine) Ending(now time.Time) Ending {
 	end := Ending{State: StateFailed, Reason: m.s.Reason, Message: m.Message(), At: now.UTC(),
-		History: newestEntries(m.History(), maxRecorded)}
+		History: audit.Newest(m.History(), maxRecorded)}
 	switch {
 	case m.Superseded():
 		end.State, end.Reason = StateSuperseded, ""

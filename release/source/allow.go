@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 )
 
 // AllowSetting is the environment variable that carries an Allow; errors name it.
@@ -176,11 +177,7 @@ func (e entry) hasName(name string) bool {
 
 // Entries returns the entries in canonical spelling, each once, in the given order.
 func (a Allow) Entries() []string {
-	entries := make([]string, len(a.entries))
-	for i, entry := range a.entries {
-		entries[i] = entry.String()
-	}
-	return entries
+	return phrase.Each(a.entries, entry.String)
 }
 
 // CheckHost is a quick check before a name is resolved: it rejects a host that no entry can allow, whatever it resolves
@@ -248,61 +245,51 @@ const (
 )
 
 type block struct {
-	network netip.Prefix
-	reach   reach
-	name    string
+	reach    reach
+	name     string
+	networks []netip.Prefix
+}
+
+func blockOf(reach reach, name string, networks ...string) block {
+	b := block{reach: reach, name: name}
+	for _, network := range networks {
+		b.networks = append(b.networks, netip.MustParsePrefix(network))
+	}
+	return b
 }
 
 // blocks are the networks that are not public, narrower ones first. They follow IANA's registries of special-purpose
 // addresses; the metadata services of clouds that use public or private addresses are added.
 var blocks = []block{
-	{netip.MustParsePrefix("168.63.129.16/32"), special, "a cloud's metadata service"},
-	{netip.MustParsePrefix("100.100.100.200/32"), special, "a cloud's metadata service"},
-	{netip.MustParsePrefix("fd00:ec2::/32"), special, "a cloud's metadata service"},
-	{netip.MustParsePrefix("fd20:ce::254/128"), special, "a cloud's metadata service"},
-
-	{netip.MustParsePrefix("10.0.0.0/8"), private, "private"},
-	{netip.MustParsePrefix("172.16.0.0/12"), private, "private"},
-	{netip.MustParsePrefix("192.168.0.0/16"), private, "private"},
-	{netip.MustParsePrefix("100.64.0.0/10"), private, "carrier-grade NAT"},
-	{netip.MustParsePrefix("fc00::/7"), private, "private"},
-
-	{netip.MustParsePrefix("0.0.0.0/32"), special, "unspecified"},
-	{netip.MustParsePrefix("0.0.0.0/8"), special, "this network"},
-	{netip.MustParsePrefix("127.0.0.0/8"), special, "loopback"},
-	{netip.MustParsePrefix("169.254.0.0/16"), special, "link-local"},
-	{netip.MustParsePrefix("192.0.0.0/24"), special, "protocol assignments"},
-	{netip.MustParsePrefix("192.0.2.0/24"), special, "documentation"},
-	{netip.MustParsePrefix("192.88.99.0/24"), special, "6to4 relay"},
-	{netip.MustParsePrefix("198.18.0.0/15"), special, "benchmarking"},
-	{netip.MustParsePrefix("198.51.100.0/24"), special, "documentation"},
-	{netip.MustParsePrefix("203.0.113.0/24"), special, "documentation"},
-	{netip.MustParsePrefix("224.0.0.0/4"), special, "multicast"},
-	{netip.MustParsePrefix("255.255.255.255/32"), special, "broadcast"},
-	{netip.MustParsePrefix("240.0.0.0/4"), special, "reserved"},
-	{netip.MustParsePrefix("0.0.0.0/0"), public, "public"},
-
-	{netip.MustParsePrefix("::/128"), special, "unspecified"},
-	{netip.MustParsePrefix("::1/128"), special, "loopback"},
-	{netip.MustParsePrefix("fe80::/10"), special, "link-local"},
-	{netip.MustParsePrefix("ff00::/8"), special, "multicast"},
-	{netip.MustParsePrefix("64:ff9b:1::/48"), special, "local NAT64"},
-	{netip.MustParsePrefix("100::/64"), special, "discard-only"},
-	{netip.MustParsePrefix("2001::/32"), special, "Teredo"},
-	{netip.MustParsePrefix("2001::/23"), special, "protocol assignments"},
-	{netip.MustParsePrefix("2001:db8::/32"), special, "documentation"},
-	{netip.MustParsePrefix("3fff::/20"), special, "documentation"},
-	{netip.MustParsePrefix("2000::/3"), public, "public"},
+	blockOf(special, "a cloud's metadata service", "168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::/32",
+		"fd20:ce::254/128"),
+	blockOf(private, "private", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
+	blockOf(private, "carrier-grade NAT", "100.64.0.0/10"),
+	blockOf(special, "unspecified", "0.0.0.0/32", "::/128"),
+	blockOf(special, "this network", "0.0.0.0/8"),
+	blockOf(special, "loopback", "127.0.0.0/8", "::1/128"),
+	blockOf(special, "link-local", "169.254.0.0/16", "fe80::/10"),
+	blockOf(special, "Teredo", "2001::/32"),
+	blockOf(special, "protocol assignments", "192.0.0.0/24", "2001::/23"),
+	blockOf(special, "documentation", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"),
+	blockOf(special, "6to4 relay", "192.88.99.0/24"),
+	blockOf(special, "benchmarking", "198.18.0.0/15"),
+	blockOf(special, "multicast", "224.0.0.0/4", "ff00::/8"),
+	blockOf(special, "local NAT64", "64:ff9b:1::/48"),
+	blockOf(special, "discard-only", "100::/64"),
+	blockOf(special, "broadcast", "255.255.255.255/32"),
+	blockOf(special, "reserved", "240.0.0.0/4"),
+	blockOf(public, "public", "0.0.0.0/0", "2000::/3"),
 	// IANA assigns global addresses from 2000::/3 only. Everything else is deprecated, of local meaning, or not
 	// assigned.
-	{netip.MustParsePrefix("::/0"), special, "reserved"},
+	blockOf(special, "reserved", "::/0"),
 }
 
 // classify returns the reach of an address and the description of its network. It expects the result of
 // effectiveAddress.
 func classify(ip netip.Addr) (reach, string) {
 	for _, block := range blocks {
-		if block.network.Contains(ip) {
+		if slices.ContainsFunc(block.networks, func(network netip.Prefix) bool { return network.Contains(ip) }) {
 			return block.reach, block.name
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/phrase"
 )
 
 // Package is a code package to be deployed to a workload's pods (HTTP_UPLOAD_DEPLOY).
@@ -190,11 +191,9 @@ func WithoutTag(image string) string {
 }
 
 func containerNames(template map[string]any) []string {
-	var names []string
-	for _, c := range jsonpatch.DigObjects(template, "spec", "containers") {
-		names = append(names, jsonpatch.DigString(c, "name"))
-	}
-	return names
+	return phrase.Each(jsonpatch.DigObjects(template, "spec", "containers"), func(c map[string]any) string {
+		return jsonpatch.DigString(c, "name")
+	})
 }
 
 // The activities of a party's queue that fetch code.

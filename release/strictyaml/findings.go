@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"slipway.io/slipway/release/phrase"
 )
 
 // FieldError is what is wrong with one field of a document.
@@ -50,11 +52,7 @@ type Errors []FieldError
 
 // Error lists all errors, one per line.
 func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, one := range e {
-		lines[i] = one.Error()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(phrase.Each(e, FieldError.Error), "\n")
 }
 
 // Err returns the list as an error, nil if it is empty: an empty Errors assigned to an error would not be nil.
@@ -161,14 +159,7 @@ func unknownKey(key string, known []string) string {
 
 // List joins words for messages: "a, b, c".
 func List[T ~string](words []T) string {
-	var list strings.Builder
-	for i, word := range words {
-		if i > 0 {
-			list.WriteString(", ")
-		}
-		list.WriteString(string(word))
-	}
-	return list.String()
+	return strings.Join(phrase.Each(words, func(word T) string { return string(word) }), ", ")
 }
 
 // DidYouMean returns ": did you mean …?" with the nearest known word, "" if none is near.

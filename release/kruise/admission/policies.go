@@ -7,6 +7,7 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"slipway.io/slipway/release/cel"
 	"slipway.io/slipway/release/kruise/conversion"
@@ -43,8 +44,26 @@ func policy(name string, spec *admission.ValidatingAdmissionPolicySpec, action a
 				ValidationActions: []admission.ValidationAction{action}})}
 }
 
+// Object builds a policy or a binding.
+func Object(version, kind, name string, spec any) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	if err != nil {
+		panic(err) // unreachable: a Kubernetes type always converts
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.GroupName + "/" + version,
+		"kind": kind, "spec": content}}
+	u.SetName(name)
+	return u
+}
+
 func object(kind, name string, spec any) *unstructured.Unstructured {
+<<<<<<< /tmp/m.o
 	u := cel.Object("v1", kind, name, spec)
+||||||| /tmp/m.b
+	u := guard.Object("v1", kind, name, spec)
+=======
+	u := Object("v1", kind, name, spec)
+>>>>>>> /tmp/m.t
 	u.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "slipway"})
 	return u
 }

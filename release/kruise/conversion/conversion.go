@@ -13,6 +13,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
@@ -109,14 +110,8 @@ func (f form) put(object *unstructured.Unstructured, annotations map[string]stri
 	} else {
 		object.Object["spec"] = f.Spec
 	}
-	annotations = maps.Clone(annotations)
-	for _, key := range formAnnotations {
-		delete(annotations, key)
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	maps.Copy(annotations, f.Annotations)
+	kept := form{Annotations: annotations}.without(formAnnotations...)
+	annotations = labels.Merge(kept.Annotations, f.Annotations)
 	if attach != nil {
 		annotations[own] = *attach
 	}
@@ -129,11 +124,7 @@ func (f form) put(object *unstructured.Unstructured, annotations map[string]stri
 
 // with returns the form with an annotation; without returns it without some.
 func (f form) with(key, value string) form {
-	f.Annotations = maps.Clone(f.Annotations)
-	if f.Annotations == nil {
-		f.Annotations = map[string]string{}
-	}
-	f.Annotations[key] = value
+	f.Annotations = labels.Merge(f.Annotations, labels.Set{key: value})
 	return f
 }
 
