@@ -63,7 +63,7 @@ type buildRouter struct {
 
 func newBuildRouter(temporal client.Client, queues []Queue, options Options) *buildRouter {
 	return &buildRouter{temporal: temporal, options: options, presenceKnown: map[string]bool{},
-		queues: phrase.Texts(queues, func(q Queue) string { return q.Name })}
+		queues: phrase.Each(queues, func(q Queue) string { return q.Name })}
 }
 
 // deploymentOf returns the name of a queue's workers as a Temporal worker deployment, which must not contain a dot or a
@@ -219,7 +219,7 @@ func (b *buildRouter) remainingBuilds(present map[string]party.Presence, dead []
 // buildsOf returns the builds of these workers and more builds, sorted; with anyBuild if the queue's pollers are
 // unknown.
 func buildsOf(p party.Presence, workers []party.Worker, more ...string) []string {
-	found := append(more, phrase.Texts(workers, func(w party.Worker) string { return w.Build })...)
+	found := append(more, phrase.Each(workers, func(w party.Worker) string { return w.Build })...)
 	if p.Reachable == party.Unknown {
 		found = append(found, anyBuild)
 	}

@@ -161,7 +161,7 @@ func (p *page) taskVerbs(t plan.Task) {
 func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool) string {
 	p := &page{}
 	p.printf("## %s — %s service %s\n\n%s\n\n", s.State, s.Deployment, s.ServiceID, cell(s.Reason, 600))
-	rows := phrase.Texts(s.Workloads, func(w plan.WorkloadStatus) string {
+	rows := phrase.Each(s.Workloads, func(w plan.WorkloadStatus) string {
 		return fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State,
 			cell(w.Message, maxDetailCell))
 	})

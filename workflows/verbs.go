@@ -89,7 +89,7 @@ func (m menu[C]) readSignal(s *signal) *envelope[C] {
 		return e
 	}
 	e.command, _ = m.read(verb, nil)
-	names := phrase.Texts(m.verbs, func(v menuEntry) string { return string(v.name) })
+	names := phrase.Each(m.verbs, func(v menuEntry) string { return string(v.name) })
 	e.unreadable = fmt.Sprintf("there is no signal %q: send one of %v", verb, names)
 	return e
 }

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -115,13 +116,13 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	case !known:
 		p.refuse("workloadRef",
 			w.WorkloadRef.APIVersion+" "+w.WorkloadRef.Kind+" cannot be rolled out: use a "+
-				workload.Join(workload.Names(workload.Kinds, workload.Kind.Name), " or "))
+				workload.Join(phrase.Each(workload.Kinds, workload.Kind.Name), " or "))
 		return nil
 	case !ok:
 		p.refuse("strategy",
 			"a "+w.WorkloadRef.Kind+" cannot be rolled out in the style "+string(style)+
 				": an extra workload is for a Deployment only, blue-green for a "+
-				workload.Join(workload.Names(workload.Supporting(strategy.StyleBlueGreen), workload.Kind.Name), " or "))
+				workload.Join(phrase.Each(workload.Supporting(strategy.StyleBlueGreen), workload.Kind.Name), " or "))
 		return nil
 	}
 	lacking, err := p.missingPermissions(ctx, k)

@@ -63,19 +63,6 @@ func (h *Backend) Presence(ctx context.Context, queues ...string) map[string]par
 		slices.Compact(slices.Sorted(slices.Values(queues)))...)
 }
 
-<<<<<<< /tmp/m.o
-// QueueOf returns the task queue of a party; unknown is the reason if the party does not exist.
-func (h *Backend) QueueOf(ctx context.Context, party string) (queue, unknown string, err error) {
-	queue, known, err := h.Home.Queue(ctx, party)
-	if err == nil && !known {
-		unknown = "party " + party + " is not known: create a Party object of that name in the engine's namespace, or a " +
-			"namespace of that name in the home cluster"
-	}
-	return queue, unknown, err
-}
-
-||||||| /tmp/m.b
-=======
 // QueueOf returns the task queue of a party; unknown is the reason if the party does not exist.
 func (h *Backend) QueueOf(ctx context.Context, party string) (queue, unknown string, err error) {
 	queue, known, err := h.Home.Queue(ctx, party)
@@ -86,7 +73,6 @@ func (h *Backend) QueueOf(ctx context.Context, party string) (queue, unknown str
 	return queue, unknown, err
 }
 
->>>>>>> /tmp/m.t
 // UnreachableParty is a party whose worker did not answer, its queue and the reason.
 type UnreachableParty struct{ Name, Queue, Reason string }
 

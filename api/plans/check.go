@@ -266,16 +266,8 @@ func (x *taskStart) timeWarnings(now time.Time) (all []schema.FieldProblem) {
 	add("", window.DelayReason(now, x.snapshot.AllTimes()...))
 	for n, times := range policies(x.snapshot) {
 		if held := window.DelayReason(now, times); held != "" {
-<<<<<<< /tmp/m.o
-			all = append(all, keyFinding(n, "", "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+
-				", "+held))
-||||||| /tmp/m.b
-			all = append(all, itemFinding(n, "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+
-				", "+held))
-=======
 			all = append(all, keyFinding(n, "",
 				"by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+", "+held))
->>>>>>> /tmp/m.t
 		}
 	}
 	if x.rerun == nil || !x.rerun.keepsTimes {

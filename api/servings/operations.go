@@ -245,30 +245,6 @@ const confirmInterval = 10 * time.Second
 // when that has changed. The stream ends only when the serving is deleted.
 func (h *Handlers) WatchServing(c echo.Context, id schema.ServingID, _ schema.WatchServingParams) error {
 	return h.Streams.Serve(c, serving.WorkflowPrefix(id), func() stream.Source {
-<<<<<<< /tmp/m.o
-		return stream.Source{Interval: confirmInterval,
-			Read: func(ctx context.Context) (seen stream.Snapshot, err error) { // it never ends while the serving exists
-				view, err := h.readServing(ctx, id)
-				if seen.Value = view; view.Operation != nil {
-					seen.Workflow = view.Operation.Workflow
-				}
-				return seen, err
-			},
-			Watch: func(ctx context.Context, nudge func()) {
-				changed, leave := h.Home.FollowServing(id)
-				defer leave()
-				nudge() // covers changes before the subscription
-				for ctx.Err() == nil {
-					select {
-					case <-ctx.Done():
-					case <-changed:
-						nudge()
-					}
-				}
-			}}
-||||||| /tmp/m.b
-		return stream.Source{Read: h.look(id), Watch: h.tail(id), Interval: confirmInterval}
-=======
 		return stream.Source{Interval: confirmInterval,
 			Read: func(ctx context.Context) (seen stream.Snapshot, err error) {
 				view, err := h.readServing(ctx, id)
@@ -289,6 +265,5 @@ func (h *Handlers) WatchServing(c echo.Context, id schema.ServingID, _ schema.Wa
 					}
 				}
 			}}
->>>>>>> /tmp/m.t
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -152,7 +153,7 @@ func WorkloadOfKind(kind, name string) (catalog.WorkloadRef, error) {
 	k := workload.ByWord(kind)
 	if !k.Known() {
 		return catalog.WorkloadRef{}, Usagef("unsupported workload kind %q: use %s", kind,
-			strings.Join(workload.Names(workload.Kinds, workload.Kind.Word), ", "))
+			strings.Join(phrase.Each(workload.Kinds, workload.Kind.Word), ", "))
 	}
 	return catalog.WorkloadRef{APIVersion: k.APIVersions()[0], Kind: k.Kind, Name: name}, nil
 }

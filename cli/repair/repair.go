@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/cli/version"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
 )
@@ -102,7 +103,7 @@ func Command(a *app.App) *cobra.Command {
 	f := command.Flags()
 	o.scope.NamespaceFlag(command)
 	f.StringVar(&o.kind, "kind", "deployment", "the workload's `kind`: "+
-		workload.Join(workload.Names(workload.Kinds, workload.Kind.Word), " or "))
+		workload.Join(phrase.Each(workload.Kinds, workload.Kind.Word), " or "))
 	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("SLIPWAY_KUBECONFIG"),
 		"kubeconfig `file` of the workload's cluster (default: in-cluster, then KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig (default: its current context)")

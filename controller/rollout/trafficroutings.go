@@ -73,7 +73,7 @@ func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) 
 	if err != nil {
 		return 0, err
 	}
-	holders := phrase.Texts(t.Status.Holders,
+	holders := phrase.Each(t.Status.Holders,
 		func(claim string) string { return workload.ParseHolder(claim).NameFor(engine) })
 	next := trafficrouting.Decide(t, strings.Join(holders, ", "))
 	if !next.WriteStatus && !next.RemoveFinalizers {

@@ -232,7 +232,7 @@ func (c *Controller) startDespiteOpen(ctx context.Context, kd *kuscia.KusciaDepl
 }
 
 func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAttributes {
-	domains := phrase.Texts(in.Parties, func(p serving.PartyTarget) string { return p.Domain })
+	domains := phrase.Each(in.Parties, func(p serving.PartyTarget) string { return p.Domain })
 	return temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindServing),
 		workflows.AttributeName.ValueSet(in.ID),
 		workflows.AttributeNamespace.ValueSet(kd.Namespace),
@@ -282,7 +282,7 @@ const (
 )
 
 func partyDomains(kd *kuscia.KusciaDeployment) []string {
-	domains := phrase.Texts(serving.Members(kd), func(member serving.PartyTarget) string { return member.Domain })
+	domains := phrase.Each(serving.Members(kd), func(member serving.PartyTarget) string { return member.Domain })
 	slices.Sort(domains)
 	return slices.Compact(domains)
 }

@@ -94,7 +94,7 @@ func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in
 	}
 	version := serving.Snapshot(kd, images)
 	if problems := version.Check(); len(problems) > 0 {
-		texts := phrase.Texts(problems, func(p serving.Problem) string { return p.Message })
+		texts := phrase.Each(problems, func(p serving.Problem) string { return p.Message })
 		return strings.Join(texts, "; "), nil
 	}
 	if in.Target, err = version.Pack(); err != nil {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/json"
 
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/workload"
 )
@@ -141,7 +142,7 @@ const APIVersion = "apps/v1"
 // OperatedKinds returns the kinds that plans act on.
 func OperatedKinds() []string {
 	operated := func(k workload.Kind) bool { return k.Resource.GroupVersion().String() == APIVersion }
-	return workload.Names(workload.Where(operated), workload.Kind.String)
+	return phrase.Each(workload.Where(operated), workload.Kind.String)
 }
 
 // Lookup returns the workload's kind, in the workload's own API version; the zero value if it is unknown.

@@ -1,13 +1,10 @@
-// Package cel writes admission policies and parts of CEL expressions, their language. Fields that may be
+// Package cel writes parts of CEL expressions, the language of Kubernetes' admission policies. Fields that may be
 // absent are selected with ".?", which yields an optional value.
 package cel
 
 import (
 	"fmt"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Label returns an expression for the optional value of an object's label.
@@ -46,16 +43,4 @@ func Pairs(list, condition string) string {
 		indexes = append(indexes, fmt.Sprint(i))
 	}
 	return fmt.Sprintf("[%s].all(i, i + 1 >= size(%s) || %s)", strings.Join(indexes, ", "), list, condition)
-}
-
-// Object returns an admission policy or binding with this spec, in a version of admissionregistration.k8s.io.
-func Object(version, kind, name string, spec any) *unstructured.Unstructured {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
-	if err != nil {
-		panic(err) // unreachable: a Kubernetes type always converts
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/" + version,
-		"kind": kind, "spec": content}}
-	u.SetName(name)
-	return u
 }

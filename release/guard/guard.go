@@ -99,13 +99,7 @@ const marksName = "marks"
 
 // object builds one object of the installation.
 func (o Options) object(version, kind, name string, spec any) *unstructured.Unstructured {
-<<<<<<< /tmp/m.o
-	u := cel.Object(version, kind, o.Name+"-"+name, spec)
-||||||| /tmp/m.b
-	u := Object(version, kind, o.Name+"-"+name, spec)
-=======
 	u := rollouts.Object(version, kind, o.Name+"-"+name, spec)
->>>>>>> /tmp/m.t
 	u.SetLabels(map[string]string{LabelGuard: o.Name})
 	u.SetAnnotations(map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))})
 	return u

@@ -38,15 +38,6 @@ func List(names []string, most int) string {
 	return text
 }
 
-// Texts returns the text of each thing.
-func Texts[T any](things []T, text func(T) string) []string {
-	texts := make([]string, len(things))
-	for i, thing := range things {
-		texts[i] = text(thing)
-	}
-	return texts
-}
-
 // Time formats a time in UTC: "2026-07-01T10:00:00Z".
 func Time(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 

@@ -53,18 +53,9 @@ func TestCut(t *testing.T) {
 		require.True(t, cut == text || strings.HasPrefix(text, strings.TrimSuffix(cut, "…")), "it begins alike")
 	})
 }
-<<<<<<< /tmp/m.o
-
-func TestTexts_KeepsTheOrder(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, []string{"2", "1"}, Texts([]int{2, 1}, strconv.Itoa))
-}
-||||||| /tmp/m.b
-=======
 
 func TestEach(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"1", "2"}, Each([]int{1, 2}, strconv.Itoa))
 	require.Empty(t, Each(nil, strconv.Itoa), "no element has no text")
 }
->>>>>>> /tmp/m.t

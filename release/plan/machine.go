@@ -247,7 +247,7 @@ func (m *Machine) rolling() []int {
 
 // named formats items as "service a", or "services a, b and 2 more".
 func (m *Machine) named(items []int) string {
-	return nameServices(phrase.Texts(items, func(n int) string { return string(m.services[n].ServiceID) }), 3)
+	return nameServices(phrase.Each(items, func(n int) string { return string(m.services[n].ServiceID) }), 3)
 }
 
 // nameServices names at most this many services.

@@ -154,7 +154,7 @@ func (r *resolver) problems(id ServiceID) string {
 		if len(wrong) == 0 {
 			_, wrong = strategy.ReadService(service)
 		}
-		text = strings.Join(phrase.Texts(wrong, strictyaml.FieldError.Error), "; ")
+		text = strings.Join(phrase.Each(wrong, strictyaml.FieldError.Error), "; ")
 		r.invalid[id] = text
 	}
 	return text

@@ -160,7 +160,7 @@ const maxListed = 10
 
 // numbers formats the items' numbers, counted from 1: "1 and 3", "1, 2 and 5".
 func numbers(indexes []int) string {
-	texts := phrase.Texts(indexes, func(index int) string { return strconv.Itoa(index + 1) })
+	texts := phrase.Each(indexes, func(index int) string { return strconv.Itoa(index + 1) })
 	last := len(texts) - 1
 	if last >= maxListed {
 		return phrase.List(texts, maxListed)

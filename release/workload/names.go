@@ -80,14 +80,6 @@ func Grouped(key func(Kind) string) (groups [][]Kind) {
 	return groups
 }
 
-// Names returns the names of kinds, as name forms them.
-func Names(kinds []Kind, name func(Kind) string) (names []string) {
-	for _, k := range kinds {
-		names = append(names, name(k))
-	}
-	return names
-}
-
 // Join joins names as in a sentence: with the last separator " and ", "Deployment, StatefulSet and DaemonSet".
 func Join(names []string, last string) string {
 	n := len(names) - 1

@@ -57,13 +57,7 @@ func Object(version, kind, name string, spec any) *unstructured.Unstructured {
 }
 
 func object(kind, name string, spec any) *unstructured.Unstructured {
-<<<<<<< /tmp/m.o
-	u := cel.Object("v1", kind, name, spec)
-||||||| /tmp/m.b
-	u := guard.Object("v1", kind, name, spec)
-=======
 	u := Object("v1", kind, name, spec)
->>>>>>> /tmp/m.t
 	u.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "slipway"})
 	return u
 }

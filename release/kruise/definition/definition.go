@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1alpha1"
 	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -160,7 +161,7 @@ func shrinks(a, b string) string {
 func ruleKind() rule {
 	var accepted, texts []string
 	for _, kinds := range workload.Grouped(func(k workload.Kind) string { return k.Resource.Group }) {
-		group, names := kinds[0].Resource.Group, workload.Names(kinds, workload.Kind.String)
+		group, names := kinds[0].Resource.Group, phrase.Each(kinds, workload.Kind.String)
 		texts = append(texts, workload.Join(names, " or ")+" of "+group)
 		list := strings.Replace(strings.Join(names, "', '"), "Deployment", "Deployment', 'ReplicaSet", 1)
 		accepted = append(accepted, "self.apiVersion.startsWith('"+group+"/') && self.kind in ['"+list+"']")
@@ -172,12 +173,12 @@ func ruleKind() rule {
 // ruleBlueGreen returns the rule that a blue-green release is of a kind that supports it.
 func ruleBlueGreen() rule {
 	kinds := workload.Supporting(workload.StyleBlueGreen)
-	accepted := workload.Names(kinds, func(k workload.Kind) string {
+	accepted := phrase.Each(kinds, func(k workload.Kind) string {
 		return fmt.Sprintf("self.workloadRef.apiVersion.startsWith('%s/') && self.workloadRef.kind == '%s'",
 			k.Resource.Group, k.Kind)
 	})
 	return rule{"!has(self.strategy.blueGreen) || " + strings.Join(accepted, " ||\n"),
-		"only a " + workload.Join(workload.Names(kinds, workload.Kind.String), " or a ") +
+		"only a " + workload.Join(phrase.Each(kinds, workload.Kind.String), " or a ") +
 			" can be released blue-green: use canary for this kind", "workloadRef"}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/workload"
 )
@@ -276,7 +277,7 @@ func kindNames() string {
 	}
 	var texts []string
 	for _, group := range workload.Grouped(versions) {
-		names := workload.Join(workload.Names(group, workload.Kind.String), " and ")
+		names := workload.Join(phrase.Each(group, workload.Kind.String), " and ")
 		texts = append(texts, names+" of "+versions(group[0]))
 	}
 	return strings.Join(texts, ", ")
@@ -325,7 +326,7 @@ func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
 	}
 	r.Refuse(field, "%s of %s cannot be rolled out: %s can%s", strictyaml.Quote(ref.Kind),
 		strictyaml.Quote(ref.APIVersion), kindNames(),
-		strictyaml.DidYouMean(ref.Kind, workload.Names(workload.Kinds, workload.Kind.String)))
+		strictyaml.DidYouMean(ref.Kind, phrase.Each(workload.Kinds, workload.Kind.String)))
 }
 
 // checkStyle refuses a style that the workload's kind does not support.
@@ -346,7 +347,7 @@ func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
 	default:
 		r.Refuse(d.body,
 			"blue-green exists for %s only, not for a %s: use canary, and the pods are replaced in place, step by step",
-			workload.Join(workload.Names(workload.Supporting(StyleBlueGreen),
+			workload.Join(phrase.Each(workload.Supporting(StyleBlueGreen),
 				func(k workload.Kind) string { return k.Kind + "s" }), " and "), ref.Kind)
 	}
 }
