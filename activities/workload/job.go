@@ -33,7 +33,6 @@ type job struct {
 	workload catalog.Workload
 	kind     kind
 	sub      subscription
-	// last is the last read of the workload; nil where it is not kept.
 	lastRead *lastRead
 	// nextPodCheck is when the pods are next checked.
 	nextPodCheck time.Time
@@ -44,11 +43,17 @@ type job struct {
 	blockingBudget string
 }
 
-func (a *Activities) job(ctx context.Context, w catalog.Workload, k kind, terms attempt.Terms) job {
+// reader is a job that makes no attempt: it only reads.
+func (a *Activities) reader(w catalog.Workload) job {
+	return job{a: a, workload: w, kind: kind{w.WorkloadRef.Lookup()}, lastRead: &lastRead{}}
+}
+
+func (a *Activities) job(ctx context.Context, w catalog.Workload, terms attempt.Terms) job {
 	terms.Subject = w.String()
-	options := attempt.Options{ListenFor: a.options.ListenFor, Slots: a.turns, Recorder: a.options.Recorder,
-		Now: a.options.Now}
-	t := job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, lastRead: lastReadOf(ctx)}
+	t := a.reader(w)
+	t.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Slots: a.turns,
+		Recorder: a.options.Recorder, Now: a.options.Now}, terms)
+	t.lastRead = lastReadOf(ctx)
 	first := firstPodCheck
 	if t.lastRead.known != nil { // its pods are already changing
 		first = podCheckEvery
@@ -94,8 +99,7 @@ func lastReadOf(ctx context.Context) *lastRead {
 func (t *job) follow(suffixes ...string) {
 	var targets []target
 	for _, suffix := range append(suffixes, "") {
-		targets = append(targets, target{t.workload.WorkloadRef.Lookup().Key(), t.workload.Namespace,
-			t.workload.WorkloadRef.Name + suffix})
+		targets = append(targets, t.target(t.workload.WorkloadRef.Name+suffix))
 	}
 	t.sub = t.a.notifier.subscribe(targets...)
 	if t.lastRead.shared && t.lastRead.unfollow == nil {
@@ -103,11 +107,13 @@ func (t *job) follow(suffixes ...string) {
 	}
 }
 
+// target is an object of the workload's kind and namespace.
+func (t *job) target(name string) target { return target{t.kind.Key(), t.workload.Namespace, name} }
+
 // changedSinceRead reports whether the watch has shown a change of the workload since it was last read: no further
 // event may report that change.
 func (t *job) changedSinceRead() bool {
-	seen, left := t.a.notifier.followed.get(target{t.workload.WorkloadRef.Lookup().Key(), t.workload.Namespace,
-		t.workload.WorkloadRef.Name})
+	seen, left := t.a.notifier.followed.get(t.target(t.workload.WorkloadRef.Name))
 	newest, ordered := newer(seen, t.lastRead.known)
 	return left || !ordered || newest.GetResourceVersion() != t.lastRead.known.GetResourceVersion()
 }
@@ -138,11 +144,29 @@ func (t *job) ref(resource schema.GroupVersionResource, name string) kube.Ref {
 
 // get reads the workload.
 func (t *job) get(ctx context.Context) (*unstructured.Unstructured, error) {
-	o, err := t.a.cluster.Get(ctx, t.ref(t.kind.Resource, t.workload.WorkloadRef.Name))
-	if err == nil && t.lastRead != nil {
+	return t.getNamed(ctx, t.workload.WorkloadRef.Name)
+}
+
+// getNamed reads the workload or its extra workload.
+func (t *job) getNamed(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	o, err := t.a.cluster.Get(ctx, t.ref(t.kind.Resource, name))
+	if err == nil && name == t.workload.WorkloadRef.Name {
 		t.lastRead.known = o
 	}
 	return o, err
+}
+
+// refuse is the failure of a job that its workload's state does not allow.
+func (t *job) refuse(format string, args ...any) error {
+	return failure.New(failure.Refused, "%s: "+format, append([]any{t.workload}, args...)...)
+}
+
+// keep protects packages in the party's store, except for a dry run: soon no template names the previous one, and the
+// task's record names it only at the end.
+func (t *job) keep(ctx context.Context, sha256 ...string) {
+	if t.Attempt != nil && t.a.options.Packages != nil {
+		t.a.options.Packages.Keep(ctx, sha256...)
+	}
 }
 
 // repairer is the user who has taken an object over for repair, "" if there is none, or if this process repairs.
@@ -180,8 +204,7 @@ func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, 
 	case !kube.IsAny(err, kube.Rejected):
 		return nil, err
 	case t.rejected == version:
-		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.workload,
-			kube.Text(err))
+		return nil, t.refuse("its cluster does not accept the change: %s", kube.Text(err))
 	}
 	t.rejected, t.rejection = version, err
 	return nil, nil

@@ -2,7 +2,11 @@ package workload
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,17 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/kube"
-	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workload"
 )
 
 // kind adapts one kind of workload to operations and rollouts.
-type kind workload.Kind
+type kind struct{ workload.Kind }
 
 var (
 	podsResource        = corev1.SchemeGroupVersion.WithResource("pods")
@@ -29,12 +32,6 @@ var (
 	controllerRevisions = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
 	deploymentsResource = appsv1.SchemeGroupVersion.WithResource("deployments")
 )
-
-// kindOf is the adapter of a workload, in the API version of ref; false for an unknown kind.
-func kindOf(ref catalog.WorkloadRef) (kind, bool) {
-	k := ref.Lookup()
-	return kind(k), k.Known()
-}
 
 // revisions is the resource of the kind's revisions.
 func (k kind) revisions() schema.GroupVersionResource {
@@ -63,10 +60,8 @@ func (k kind) current(o *unstructured.Unstructured) string {
 	if k.Revisions == workload.ReplicaSets {
 		return o.GetAnnotations()[annotationRevision]
 	}
-	return updateRevision(o)
+	return text(o, "status", "updateRevision")
 }
-
-func updateRevision(o *unstructured.Unstructured) string { return text(o, "status", "updateRevision") }
 
 // object is a workload as an operation sees it.
 type object struct {
@@ -77,7 +72,7 @@ type object struct {
 
 // observe is what operations read of a workload.
 func (k kind) observe(o *unstructured.Unstructured) *object {
-	annotations, borrowable := o.GetAnnotations(), workload.Kind(k).Borrowable()
+	annotations, borrowable := o.GetAnnotations(), k.Borrowable()
 	s := operation.Observed{
 		Snapshot: k.snapshot(o, borrowable), Rollout: rollout.SavedOn(o.GetLabels(), annotations),
 		UpdateType:   cmp.Or(text(o, "spec", "updateStrategy", "type"), text(o, "spec", "strategy", "type")),
@@ -85,7 +80,7 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 		OrderedReady: text(o, "spec", "podManagementPolicy") == string(appsv1.OrderedReadyPodManagement),
 		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
 		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
-		Package:      source.PackageDigest(templateAnnotations(o)), Revision: k.current(o),
+		Package:      packageOf(templateOf(o)), Revision: k.current(o),
 		Remembered: annotations[workload.AnnotationReplicas], LeftAt: annotations[workload.AnnotationLeftAt],
 	}
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")
@@ -149,11 +144,6 @@ func templateOf(o *unstructured.Unstructured) map[string]any {
 	return template
 }
 
-func templateAnnotations(o *unstructured.Unstructured) map[string]string {
-	annotations, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
-	return annotations
-}
-
 func number(o *unstructured.Unstructured, path ...string) int64 {
 	n, _, _ := unstructured.NestedInt64(o.Object, path...)
 	return n
@@ -175,4 +165,53 @@ func selectorOf(o *unstructured.Unstructured) (string, error) {
 		return "", err
 	}
 	return parsed.String(), nil
+}
+
+// eachPod calls each with every pod that a workload's selector matches, and with what decisions read of it. A watch with
+// the returned options continues without a gap.
+func (t *job) eachPod(ctx context.Context, o *unstructured.Unstructured,
+	each func(*corev1.Pod, workload.Pod)) (from metav1.ListOptions, err error) {
+	if from.LabelSelector, err = selectorOf(o); err != nil {
+		return from, err
+	}
+	minReady := int32(number(o, "spec", "minReadySeconds"))
+	from.ResourceVersion, err = t.a.cluster.Pods(ctx, t.workload.Namespace, from.LabelSelector, func(pod *corev1.Pod) {
+		each(pod, podSeen(pod, minReady, t.a.options.Now()))
+	})
+	return from, err
+}
+
+// podSeen is what operation.Decide reads of a pod.
+func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workload.Pod {
+	seen := workload.Pod{
+		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion,
+		Revision:  pod.Labels[appsv1.ControllerRevisionHashLabelKey],
+		RolloutID: pod.Labels[rollout.LabelRolloutID], Batch: pod.Labels[rollout.LabelBatchID],
+		Ordinal:  -1,
+		Deleting: pod.DeletionTimestamp != nil,
+		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Since:    pod.CreationTimestamp.Time,
+	}
+	if seen.Revision == "" {
+		seen.Revision = pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil && workload.Of(owner.APIVersion, owner.Kind).Ordinals {
+		if n, err := strconv.ParseInt(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:], 10, 32); err == nil {
+			seen.Ordinal = int32(n)
+		}
+	}
+	seen.Reason, seen.Message = podstatus.Reason(pod)
+	if c := podstatus.Condition(pod, corev1.PodReady); c != nil {
+		seen.Ready = c.Status == corev1.ConditionTrue
+		settled := c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second)
+		seen.Available = seen.Ready && (minReadySeconds == 0 || !now.Before(settled))
+		// A crash-looping pod becomes ready again and again: its trouble has lasted since the pod was created.
+		if !seen.Ready && seen.Reason != podstatus.CrashLoopBackOff && c.LastTransitionTime.After(seen.Since) {
+			seen.Since = c.LastTransitionTime.Time
+		}
+	}
+	if seen.Ready && !seen.Deleting {
+		seen.Reason, seen.Message = "", ""
+	}
+	return seen
 }

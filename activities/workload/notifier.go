@@ -54,13 +54,13 @@ func newNotifier(client dynamic.Interface, options Options) *notifier {
 // watch prepares the watch of a kind.
 func (n *notifier) watch(kind string) *watch.Watch[*claimedWorkload] {
 	keep := func(o *unstructured.Unstructured) (*claimedWorkload, error) {
-		n.followed.keep(kind, o)
+		n.followed.set(target{kind, o.GetNamespace(), o.GetName()}, o)
 		return newClaimedWorkload(o), nil
 	}
 	notify := func(r *claimedWorkload) { n.waiting.Notify(target{kind, r.Namespace, r.Name}) }
 	changed := watch.OnChange(notify)
 	changed.Deleted = func(r *claimedWorkload) {
-		n.followed.drop(target{kind, r.Namespace, r.Name})
+		n.followed.set(target{kind, r.Namespace, r.Name}, nil)
 		notify(r)
 	}
 	failed := watch.Once(func(namespace string, err error) {
@@ -172,21 +172,12 @@ func (f *followed) begin(targets []target) (end func()) {
 	}
 }
 
-// keep stores a version of a workload that the watch shows.
-func (f *followed) keep(kind string, o *unstructured.Unstructured) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if kept := f.objects[target{kind, o.GetNamespace(), o.GetName()}]; kept != nil {
-		kept.object, kept.left = o, false
-	}
-}
-
-// drop marks a workload as removed from the watch.
-func (f *followed) drop(t target) {
+// set stores the version of a workload that the watch shows, or nil for one that has left the watch.
+func (f *followed) set(t target, o *unstructured.Unstructured) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if kept := f.objects[t]; kept != nil {
-		kept.object, kept.left = nil, true
+		kept.object, kept.left = o, o == nil
 	}
 }
 

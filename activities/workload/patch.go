@@ -38,7 +38,7 @@ func patchOf(o *unstructured.Unstructured, w *workload.Write, template map[strin
 		}
 	}
 	if w.Stamp != "" {
-		now := templateAnnotations(o)
+		now, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
 		changes = append(changes, entries("/spec/template/metadata/annotations", now,
 			map[string]string{workload.AnnotationRestartedBy: w.Stamp}, nil)...)
 	}

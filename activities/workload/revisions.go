@@ -26,11 +26,23 @@ type keptRevision struct {
 	template map[string]any
 }
 
-// keptRevisions reads the ReplicaSets or ControllerRevisions that the workload's selector matches, and returns those
-// that it owns, oldest first.
-func (t *job) keptRevisions(ctx context.Context, workload *unstructured.Unstructured, selector string) ([]keptRevision,
-	error) {
-	list, err := t.list(ctx, t.kind.revisions(), selector)
+// templateIn is the pod template of the revision with this name; nil if there is none.
+func templateIn(kept []keptRevision, name string) map[string]any {
+	i := slices.IndexFunc(kept, func(r keptRevision) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return kept[i].template
+}
+
+// revisionsOf reads the ReplicaSets or ControllerRevisions that a workload's selector matches, and returns those that it
+// owns, oldest first.
+func (t *job) revisionsOf(ctx context.Context, workload *unstructured.Unstructured) ([]keptRevision, error) {
+	selector, err := selectorOf(workload)
+	if err != nil {
+		return nil, err
+	}
+	list, err := t.a.cluster.List(ctx, t.kind.revisions(), t.workload.Namespace, selector)
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +59,6 @@ func (t *job) keptRevisions(ctx context.Context, workload *unstructured.Unstruct
 
 func oldestFirst(a, b keptRevision) int {
 	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Name, b.Name))
-}
-
-// list lists objects in the workload's namespace.
-func (t *job) list(ctx context.Context, resource schema.GroupVersionResource,
-	selector string) ([]unstructured.Unstructured, error) {
-	return t.a.cluster.List(ctx, resource, t.workload.Namespace, selector)
 }
 
 func (k kind) revision(r *unstructured.Unstructured) keptRevision {
@@ -89,13 +95,12 @@ type revisionScope struct {
 	namespace string
 }
 
-// revisionWatch is one watch; users is the number of attempts that use it, and unused ends it when there has been none
-// for a while.
+// revisionWatch is one watch; users is the number of attempts that use it, releases how many have used it: it ends when
+// there has been no other for a while.
 type revisionWatch struct {
 	*watch.Watch[*watchedRevision]
-	cancel context.CancelFunc
-	users  int
-	unused *time.Timer
+	cancel          context.CancelFunc
+	users, releases int
 }
 
 // byOwner indexes revisions by the UID of their workload.
@@ -120,27 +125,22 @@ func (r *revisionWatches) use(k kind, namespace string) (release func()) {
 		w = r.begin(k, s)
 		r.watches[s] = w
 	}
-	if w.users++; w.unused != nil {
-		w.unused.Stop()
-		w.unused = nil
-	}
-	return func() { r.release(s, w) }
-}
-
-func (r *revisionWatches) release(s revisionScope, w *revisionWatch) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if w.users--; w.users > 0 {
-		return
-	}
-	w.unused = time.AfterFunc(revisionWatchIdle, func() {
+	w.users++
+	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if w.users == 0 && r.watches[s] == w {
-			w.cancel()
-			delete(r.watches, s)
-		}
-	})
+		w.users--
+		w.releases++
+		at := w.releases
+		time.AfterFunc(revisionWatchIdle, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if w.users == 0 && w.releases == at {
+				w.cancel()
+				delete(r.watches, s)
+			}
+		})
+	}
 }
 
 func (r *revisionWatches) begin(k kind, s revisionScope) *revisionWatch {
@@ -176,19 +176,19 @@ func reduceRevision(k kind) func(*unstructured.Unstructured) (*watchedRevision, 
 	}
 }
 
-// of are the revisions of a workload as their watch has shown them, oldest first, without templates; false while there
-// is no reliable watch.
-func (r *revisionWatches) of(k kind, workload *unstructured.Unstructured) ([]keptRevision, bool) {
+// of are the revisions of a workload as their watch has shown them, oldest first, without templates; errNotCached while
+// there is no reliable watch.
+func (r *revisionWatches) of(k kind, workload *unstructured.Unstructured) ([]keptRevision, error) {
 	r.mu.Lock()
 	w := r.watches[revisionScope{k.revisions(), workload.GetNamespace()}]
 	r.mu.Unlock()
 	if w == nil || !w.Live(workload.GetNamespace()) {
-		return nil, false
+		return nil, errNotCached
 	}
 	var kept []keptRevision
 	for _, seen := range w.By(byOwner, string(workload.GetUID())) {
 		kept = append(kept, seen.revision)
 	}
 	slices.SortFunc(kept, oldestFirst)
-	return kept, true
+	return kept, nil
 }
