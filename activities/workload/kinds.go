@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,12 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -167,8 +170,8 @@ func selectorOf(o *unstructured.Unstructured) (string, error) {
 	return parsed.String(), nil
 }
 
-// eachPod calls each with every pod that a workload's selector matches, and with what decisions read of it. A watch with
-// the returned options continues without a gap.
+// eachPod calls each with every pod that a workload's selector matches, and with what decisions read of it. A watch
+// with the returned options continues without a gap.
 func (t *job) eachPod(ctx context.Context, o *unstructured.Unstructured,
 	each func(*corev1.Pod, workload.Pod)) (from metav1.ListOptions, err error) {
 	if from.LabelSelector, err = selectorOf(o); err != nil {
@@ -214,4 +217,62 @@ func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workload.Pod
 		seen.Reason, seen.Message = "", ""
 	}
 	return seen
+}
+
+// keptRevision is a revision that the cluster keeps, with its pod template.
+type keptRevision struct {
+	pods.Revision
+	uid      types.UID
+	template map[string]any
+}
+
+// templateIn is the pod template of the revision with this name; nil if there is none.
+func templateIn(kept []keptRevision, name string) map[string]any {
+	i := slices.IndexFunc(kept, func(r keptRevision) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return kept[i].template
+}
+
+// revisionsOf reads the ReplicaSets or ControllerRevisions that a workload's selector matches, and returns those that
+// it owns, oldest first.
+func (t *job) revisionsOf(ctx context.Context, workload *unstructured.Unstructured) ([]keptRevision, error) {
+	selector, err := selectorOf(workload)
+	if err != nil {
+		return nil, err
+	}
+	list, err := t.a.cluster.List(ctx, t.kind.revisions(), t.workload.Namespace, selector)
+	if err != nil {
+		return nil, err
+	}
+	var kept []keptRevision
+	for i := range list {
+		owner := metav1.GetControllerOf(&list[i])
+		if owner != nil && owner.UID == workload.GetUID() {
+			kept = append(kept, t.kind.revision(&list[i]))
+		}
+	}
+	slices.SortFunc(kept, oldestFirst)
+	return kept, nil
+}
+
+func oldestFirst(a, b keptRevision) int {
+	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Name, b.Name))
+}
+
+func (k kind) revision(r *unstructured.Unstructured) keptRevision {
+	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
+	is := pods.Revision{Name: r.GetName(), Number: number(r, "revision")}
+	if k.Revisions == workload.ReplicaSets {
+		raw = templateOf(r)
+		counts := k.Count(r.Object)
+		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
+		is = pods.Revision{Name: k.RevisionOf(r), Number: n, HasCounts: true, Desired: counts.Size, Total: counts.Total,
+			Ready: counts.Ready, Available: counts.Available, Rest: r.GetAnnotations()[rollout.AnnotationSettled]}
+	}
+	template := pods.Stripped(raw)
+	is.Hash, is.Template = k.RevisionOf(r), pods.Digest(template)
+	is.Images, is.Package = pods.Images(template), packageOf(template)
+	return keptRevision{is, r.GetUID(), template}
 }

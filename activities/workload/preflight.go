@@ -301,8 +301,8 @@ func (a *Activities) diff(ctx context.Context, req operation.Request) (operation
 // between the read and the dry run.
 const diffRetries = 2
 
-// diff reads once, and lets the API server process the first write without storing it; changed is true when the workload
-// changed after the read, or rejects the change.
+// diff reads once, and lets the API server process the first write without storing it; changed is true when the
+// workload changed after the read, or rejects the change.
 func (t *operationJob) diff(ctx context.Context) (diff operation.Diff, changed bool, err error) {
 	live, err := t.get(ctx)
 	if apierrors.IsNotFound(err) {

@@ -231,9 +231,9 @@ func (t *rolloutJob) noteProgress(d pods.NextAction) {
 	})
 	if advances {
 		t.Progressed()
-	}
-	if advances && d.RecheckAfter == 0 {
-		t.delayPodCheck()
+		if d.RecheckAfter == 0 {
+			t.delayPodCheck()
+		}
 	}
 }
 
@@ -264,32 +264,26 @@ func (t *rolloutJob) carryOutWrite(ctx context.Context, l *snapshot, d pods.Next
 	}
 	after, err := t.write(ctx, l, d.Write)
 	moves := d.Begun != nil && d.Begun.TemplateWritten
-	if moves && refused(err) {
+	if moves && (failure.Is(err, failure.Refused) || kube.IsAny(err, kube.Refused)) { // not just late or not answered
 		t.claimAlone, t.rejected = true, ""
 		return attempt.Next{}, nil
 	}
-	if after != nil {
-		t.lastRead.known = after
-		if d.Begun != nil && l != nil && !moves { // the claim alone does not affect its revisions
-			t.lastRead.revisions = l.kept
-		}
+	if after == nil {
+		return attempt.Next{}, err
 	}
-	if d.Ends && after != nil {
-		d.Numbers.Generation = after.GetGeneration() // after its own write
-		if moves {
-			d.Begun.Generation = after.GetGeneration()
-		}
-		return t.endWith(d)
+	t.lastRead.known = after
+	if d.Begun != nil && !moves { // the claim alone does not affect its revisions
+		t.lastRead.revisions = l.kept
 	}
-	if after != nil {
+	if !d.Ends {
 		t.conflicts.noteWrite(moveFields(t.observeObject(after), t.tech), after)
+		return attempt.Next{}, nil
 	}
-	return attempt.Next{}, err
-}
-
-// refused reports whether a write was refused, rather than late or not answered.
-func refused(err error) bool {
-	return failure.Is(err, failure.Refused) || kube.IsAny(err, kube.Refused)
+	d.Numbers.Generation = after.GetGeneration() // after its own write
+	if moves {
+		d.Begun.Generation = after.GetGeneration()
+	}
+	return t.endWith(d)
 }
 
 // endWith ends the activity with a decision; if its pods were stopped after a failure, it fails with that failure.

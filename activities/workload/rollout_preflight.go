@@ -144,10 +144,6 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.check(ctx, t, l)
-}
-
-func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	if t.tech.CountsPods() {
 		if err := t.withPods(ctx, l); err != nil {
 			return err
@@ -158,8 +154,12 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 		holder = l.seen.Saved.Claim // only the other engine may finalise what it left frozen
 	}
 	if holder != "" {
-		p.result.Holder, p.result.HeldObject = holder, p.req.Workload.String()
+		p.result.Holder, p.result.HeldObject = holder, w.String()
 	}
+	return p.check(ctx, t, l)
+}
+
+func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	if recalled, kept := l.seen.RecalledRevision(); kept {
 		p.result.Revision = &strategy.Revision{Template: recalled.Template, Name: recalled.Name,
 			Images: recalled.Images}

@@ -233,8 +233,8 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 	return t.patchRelated(ctx, change{autoscalersResource, o, ops, "rollout.autoscaler", step})
 }
 
-// unpinned is an autoscaler as it is after its pin is undone, without the marks of one; err is why its undo patch cannot
-// be read, and then its limits stay. A limit that another client has set since it was pinned stays, too.
+// unpinned is an autoscaler after its pin was undone, without the marks of one; err is why its undo patch cannot be
+// read, and then its limits stay. A limit that another client has set since it was pinned stays, too.
 func unpinned(o *unstructured.Unstructured) (original map[string]any, err error) {
 	undo, err := jsonpatch.ParseUndo(o.GetAnnotations()[rollout.AnnotationRestore], func(pointer string) bool {
 		return slices.Contains(pinnedFields, pointer)

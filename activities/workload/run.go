@@ -256,7 +256,8 @@ func (t *operationJob) write(ctx context.Context, o *object, w *workload.Write) 
 }
 
 // template is the pod template that a write sets; nil when it does not change the template.
-func (t *operationJob) template(ctx context.Context, o *object, w *workload.Write) (template map[string]any, err error) {
+func (t *operationJob) template(ctx context.Context, o *object, w *workload.Write) (template map[string]any,
+	err error) {
 	switch {
 	case w.Template == nil:
 		return nil, nil

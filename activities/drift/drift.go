@@ -12,9 +12,13 @@ import (
 	"time"
 
 	"go.temporal.io/api/serviceerror"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/kube/watch"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -159,4 +163,39 @@ func signal(ctx context.Context, temporal Signaller, within time.Duration, claim
 func notRunning(err error) bool {
 	var gone *serviceerror.NotFound
 	return errors.As(err, &gone)
+}
+
+// Holding is what a rollout holds, as recorded on its workload.
+type Holding struct {
+	Workload catalog.Workload
+	Claim    string
+	// Routings are those of its strategy. Services is true when it pins Services and makes canary Services.
+	Routings []strategy.Routing
+	Services bool
+	// Unsettled is true when an edit by another client lets the workload's own controller move pods that should not
+	// move.
+	Unsettled bool
+	// Moving is true when the pods move or the workload is being finalised. ActiveHere is true when an attempt of this
+	// process works on the workload; otherwise the deletion of a related object may be another worker's.
+	Moving, ActiveHere bool
+}
+
+// Holdings finds what the rollouts of a cluster hold.
+type Holdings interface {
+	// Held returns what the rollout with a claim holds; false when no workload carries that claim.
+	Held(claim string) (Holding, bool)
+	// OnHolding registers f, which is called when a workload with routings, or its extra workload, has changed. It must
+	// be called before the watch starts.
+	OnHolding(f func(Holding))
+}
+
+// Kind is a kind of object that rollouts borrow or create in addition to the workload.
+type Kind struct {
+	Name     string
+	Resource schema.GroupVersionResource
+	// EditedPaths are the fields of an object, as JSON Pointers, that another client has changed since the rollout
+	// wrote them.
+	EditedPaths func(o *unstructured.Unstructured) []string
+	// What is the value of rollout.Observed.What for it.
+	What string
 }
