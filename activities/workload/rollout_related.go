@@ -211,26 +211,27 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 	o := t.scalers[c.Name]
 	wanted, err := unpinned(o)
 	step := "restore"
-	switch {
-	case c.Pin != nil:
+	if c.Pin != nil {
 		step = "pin"
-		undo := jsonpatch.Encode(jsonpatch.Undo(wanted, pinnedFields))
-		for _, path := range limitPaths {
-			jsonpatch.Put(wanted, path, int64(*c.Pin))
-		}
-		for path, value := range map[string]string{jsonpatch.Label(workload.LabelClaimed): workload.LabelClaimedValue,
-			jsonpatch.Annotation(rollout.AnnotationRestore): string(undo),
-			jsonpatch.Annotation(rollout.AnnotationHeldBy):  t.subject.Claim,
-			jsonpatch.Annotation(rollout.AnnotationWritten): pinnedTo(int64(*c.Pin))} {
-			jsonpatch.Put(wanted, path, value)
-		}
-	case err != nil:
+		pin(wanted, int64(*c.Pin), t.subject.Claim)
+	} else if err != nil {
 		return t.refuse("invalid annotation %s on its autoscaler %s (%s): correct its limits by hand and remove that "+
 			"annotation", rollout.AnnotationRestore, c.Name, err.Error())
 	}
 	ops := append([]jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion", o.GetResourceVersion())},
 		jsonpatch.Diff(o.Object, wanted, slices.Concat(pinnedFields, []string{repairMark}))...)
 	return t.patchRelated(ctx, change{autoscalersResource, o, ops, "rollout.autoscaler", step})
+}
+
+// pin pins an autoscaler to a size, and stores the undo patch on it.
+func pin(autoscaler map[string]any, size int64, claim string) {
+	undo := jsonpatch.Encode(jsonpatch.Undo(autoscaler, pinnedFields))
+	for i, value := range []string{string(undo), claim, pinnedTo(size), workload.LabelClaimedValue} {
+		jsonpatch.Put(autoscaler, pinMarks[i], value)
+	}
+	for _, path := range limitPaths {
+		jsonpatch.Put(autoscaler, path, size)
+	}
 }
 
 // unpinned is an autoscaler after its pin was undone, without the marks of one; err is why its undo patch cannot be
