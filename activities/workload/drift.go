@@ -69,7 +69,7 @@ func (s *DriftDetector) Start(context.Context) error {
 
 // compare is what another client has done to a workload, nil if nothing.
 func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, error) {
-	if r := s.activities.notifier.find(t); r != nil {
+	if r := s.activities.notifier.watches[t.kind].Get(t.namespace, t.name); r != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.missing, t)
@@ -251,7 +251,7 @@ func (s *DriftDetector) Held(claim string) (drift.Holding, bool) {
 		for _, r := range w.By(byClaim, claim) {
 			if r.holding != nil {
 				h := *r.holding
-				h.ActiveHere = s.activities.notifier.followed.has(target{kind, r.Namespace, r.Name})
+				_, h.ActiveHere = s.activities.notifier.followed.get(target{kind, r.Namespace, r.Name})
 				return h, true
 			}
 		}

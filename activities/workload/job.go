@@ -34,7 +34,8 @@ type job struct {
 	a        *Activities
 	workload catalog.Workload
 	kind     kind
-	sub      subscription
+	// wake gets a value when one of the followed objects has changed since the last value was received.
+	wake     chan struct{}
 	lastRead *lastRead
 	// nextPodCheck is when the pods are next checked.
 	nextPodCheck time.Time
@@ -96,18 +97,25 @@ func lastReadOf(ctx context.Context) *lastRead {
 	return &lastRead{}
 }
 
-// follow subscribes to changes of the workload and of the objects of its kind with these suffixes to its name.
-// t.sub.leave must be called.
-func (t *job) follow(suffixes ...string) {
-	var targets []target
+// follow subscribes to changes of the workload and of the objects of its kind with these suffixes to its name, until
+// leave is called.
+func (t *job) follow(suffixes ...string) (leave func()) {
+	n, targets := t.a.notifier, []target(nil)
 	for _, suffix := range append(suffixes, "") {
 		targets = append(targets, t.target(t.workload.WorkloadRef.Name+suffix))
 	}
-	t.sub = t.a.notifier.subscribe(targets...)
+	var unsubscribe func()
+	t.wake, unsubscribe = n.waiting.Subscribe(targets...)
+	unfollow := n.followed.begin(targets)
+	n.begin(t.kind.Key())
 	if t.lastRead.shared && t.lastRead.unfollow == nil {
-		t.lastRead.unfollow = t.a.notifier.followed.begin(targets)
+		t.lastRead.unfollow = n.followed.begin(targets)
 	}
+	return func() { unsubscribe(); unfollow() }
 }
+
+// live reports whether changes of the followed objects are reliably delivered.
+func (t *job) live() bool { return t.a.notifier.watches[t.kind.Key()].Live(t.workload.Namespace) }
 
 // target is an object of the workload's kind and namespace.
 func (t *job) target(name string) target { return target{t.kind.Key(), t.workload.Namespace, name} }
@@ -115,17 +123,20 @@ func (t *job) target(name string) target { return target{t.kind.Key(), t.workloa
 // changedSinceRead reports whether the watch has shown a change of the workload since it was last read: no further
 // event may report that change.
 func (t *job) changedSinceRead() bool {
-	seen, left := t.a.notifier.followed.get(t.target(t.workload.WorkloadRef.Name))
-	newest, ordered := newer(seen, t.lastRead.known)
-	return left || !ordered || newest.GetResourceVersion() != t.lastRead.known.GetResourceVersion()
+	seen, _ := t.a.notifier.followed.get(t.target(t.workload.WorkloadRef.Name))
+	newest, ordered := newer(seen.object, t.lastRead.known)
+	return seen.left || !ordered || newest.GetResourceVersion() != t.lastRead.known.GetResourceVersion()
 }
 
-// wait waits for a change of the followed objects; unreported is true when the awaited condition may become true
-// without such a change.
+// wait waits for a change of the followed objects, until the next pod check at most, and for less while the watch is
+// unreliable; unreported is true when the awaited condition may become true without such a change.
 func (t *job) wait(reason string, unreported bool) attempt.Next {
-	return attempt.Next{Action: attempt.Wait, Reason: reason,
-		Within: t.sub.maxWait(t.Now(), t.nextPodCheck, unreported),
-		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}
+	within := max(0, t.nextPodCheck.Sub(t.Now())) // 0: no read is needed
+	if (unreported || !t.live()) && (within == 0 || within > rereadEvery) {
+		within = rereadEvery
+	}
+	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: within,
+		Listen: func(context.Context) (<-chan struct{}, error) { return t.wake, nil }}
 }
 
 // delayPodCheck sets the next check of the pods after the usual interval.

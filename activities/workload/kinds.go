@@ -118,12 +118,8 @@ func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workload
 func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.RawMessage {
 	settings := map[string]json.RawMessage{}
 	for _, path := range paths {
-		v, there := jsonpatch.At(o.Object, path)
-		if !there || v == nil {
-			continue
-		}
-		if raw, err := json.Marshal(v); err == nil {
-			settings[path] = raw
+		if v, _ := jsonpatch.At(o.Object, path); v != nil {
+			settings[path] = jsonpatch.Encode(v)
 		}
 	}
 	return settings

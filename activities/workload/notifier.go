@@ -29,14 +29,16 @@ type notifier struct {
 	cancel context.CancelFunc
 	ending sync.WaitGroup
 
-	waiting   watch.Subscriptions[target]
-	followed  followed
-	revisions revisionWatches
+	waiting  watch.Subscriptions[target]
+	followed followed
 
 	// watches are by the keys of their kinds; begun are those that have been started.
 	watches map[string]*watch.Watch[*claimedWorkload]
 	mu      sync.Mutex
 	begun   map[string]bool
+	// revisions are the watches of the ReplicaSets or ControllerRevisions of namespaces in which pods move, one for
+	// each, shared by all attempts. They keep the numbers that decisions need, and no templates.
+	revisions map[revisionScope]*revisionWatch
 }
 
 // target is one workload, its kind by its key.
@@ -46,8 +48,7 @@ func newNotifier(client dynamic.Interface, options Options) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &notifier{client: client, options: options, ctx: ctx, cancel: cancel,
 		watches: map[string]*watch.Watch[*claimedWorkload]{}, begun: map[string]bool{},
-		followed: followed{objects: map[target]*followedObject{}}}
-	n.revisions = revisionWatches{notifier: n, watches: map[revisionScope]*revisionWatch{}}
+		followed: followed{objects: map[target]*followedObject{}}, revisions: map[revisionScope]*revisionWatch{}}
 	for _, kind := range workload.Kinds {
 		n.watches[kind.Key()] = n.watch(kind.Key())
 	}
@@ -76,40 +77,6 @@ func (n *notifier) watch(kind string) *watch.Watch[*claimedWorkload] {
 		Index(byClaim, func(r *claimedWorkload) []string { return []string{r.claim} }).Handle(changed)
 }
 
-// subscription is one waiting attempt's subscription to changes.
-type subscription struct {
-	// wake gets a value when one of the workloads has changed since the last value was received.
-	wake chan struct{}
-	// live reports whether changes are reliably delivered.
-	live  func() bool
-	leave func()
-}
-
-// subscribe subscribes to changes of workloads. leave must be called.
-func (n *notifier) subscribe(targets ...target) subscription {
-	wake, leave := n.waiting.Subscribe(targets...)
-	unfollow := n.followed.begin(targets)
-	for _, t := range targets {
-		n.begin(t.kind)
-	}
-	return subscription{wake: wake, leave: func() { leave(); unfollow() }, live: func() bool {
-		return !slices.ContainsFunc(targets, func(t target) bool { return !n.watches[t.kind].Live(t.namespace) })
-	}}
-}
-
-// maxWait is how long to wait without another read: until the next pod check, and less while a watch is unreliable, or
-// when it does not report the awaited condition. 0: no read is needed.
-func (s subscription) maxWait(now, nextLook time.Time, unreported bool) time.Duration {
-	var d time.Duration
-	if now.Before(nextLook) {
-		d = nextLook.Sub(now)
-	}
-	if (unreported || !s.live()) && (d == 0 || d > rereadEvery) {
-		d = rereadEvery
-	}
-	return d
-}
-
 // begin starts the watch of a kind, unless it is running.
 func (n *notifier) begin(kind string) {
 	n.mu.Lock()
@@ -119,9 +86,6 @@ func (n *notifier) begin(kind string) {
 		n.ending.Go(func() { n.watches[kind].Run(n.ctx) })
 	}
 }
-
-// find is what the watch keeps of a workload; nil when the watch does not show it.
-func (n *notifier) find(t target) *claimedWorkload { return n.watches[t.kind].Get(t.namespace, t.name) }
 
 // mainPaused reports whether the workload that belongs to an extra one is paused at a step under the same claim.
 func (n *notifier) mainPaused(extra target, claim string) bool {
@@ -184,22 +148,15 @@ func (f *followed) set(t target, o *unstructured.Unstructured) {
 	}
 }
 
-// get is the newest version of a workload that the watch has shown, nil if none, and whether it has left the watch. The
-// object must not be changed.
-func (f *followed) get(t target) (o *unstructured.Unstructured, left bool) {
+// get is the newest version of a workload that the watch has shown, which must not be changed; false if no attempt of
+// this process works on the workload.
+func (f *followed) get(t target) (followedObject, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if kept := f.objects[t]; kept != nil {
-		return kept.object, kept.left
+		return *kept, true
 	}
-	return nil, false
-}
-
-// has reports whether an attempt of this process works on a workload.
-func (f *followed) has(t target) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.objects[t] != nil
+	return followedObject{}, false
 }
 
 // newer is the newer of two versions of an object, by resourceVersion; false when they cannot be compared. Versions of
@@ -225,14 +182,6 @@ func newer(a, b *unstructured.Unstructured) (*unstructured.Unstructured, bool) {
 // revisionWatchIdle is how long the revisions of a namespace are watched after the last attempt that needed them: the
 // next step usually follows soon, and listing them all again costs more than watching them.
 const revisionWatchIdle = time.Minute
-
-// revisionWatches watch the ReplicaSets or ControllerRevisions of namespaces in which pods move, one watch for each,
-// shared by all attempts. They keep the numbers that decisions need, and no templates.
-type revisionWatches struct {
-	notifier *notifier
-	mu       sync.Mutex
-	watches  map[revisionScope]*revisionWatch
-}
 
 // revisionScope is what one watch covers.
 type revisionScope struct {
@@ -260,42 +209,51 @@ type watchedRevision struct {
 	kind, workload string
 }
 
-// use watches the revisions of a namespace until release is called, and for a while after that.
-func (r *revisionWatches) use(k kind, namespace string) (release func()) {
+// useRevisions watches the revisions of a namespace until release is called, and for a while after that.
+func (n *notifier) useRevisions(k kind, namespace string) (release func()) {
 	s := revisionScope{k.revisions(), namespace}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w := r.watches[s]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.revisions[s]
 	if w == nil {
-		w = r.begin(k, s)
-		r.watches[s] = w
+		w = n.watchRevisions(k, s)
+		n.revisions[s] = w
 	}
 	w.users++
 	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		n.mu.Lock()
+		defer n.mu.Unlock()
 		w.users--
 		w.releases++
 		at := w.releases
 		time.AfterFunc(revisionWatchIdle, func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
+			n.mu.Lock()
+			defer n.mu.Unlock()
 			if w.users == 0 && w.releases == at {
 				w.cancel()
-				delete(r.watches, s)
+				delete(n.revisions, s)
 			}
 		})
 	}
 }
 
-func (r *revisionWatches) begin(k kind, s revisionScope) *revisionWatch {
-	n := r.notifier
+func (n *notifier) watchRevisions(k kind, s revisionScope) *revisionWatch {
 	failed := watch.Once(func(namespace string, err error) {
 		n.options.Logger.Warn("the watch of revisions failed; it is retried, and meanwhile revisions are read "+
 			"whenever their workload changes",
 			"resource", s.resource.Resource, "namespace", namespace, "error", err)
 	})
-	shared := watch.New(watch.Untyped(n.client, s.resource), reduceRevision(k),
+	keep := func(o *unstructured.Unstructured) (*watchedRevision, error) {
+		seen := &watchedRevision{revision: k.revision(o)}
+		seen.revision.template = nil
+		seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(),
+			o.GetResourceVersion()
+		if owner := metav1.GetControllerOf(o); owner != nil {
+			seen.owner, seen.workload, seen.kind = owner.UID, owner.Name, workload.Key(owner.APIVersion, owner.Kind)
+		}
+		return seen, nil
+	}
+	shared := watch.New(watch.Untyped(n.client, s.resource), keep,
 		watch.Options{Namespaces: []string{s.namespace}, Failed: failed}).
 		Index(byOwner, func(seen *watchedRevision) []string { return []string{string(seen.owner)} }).
 		Handle(watch.OnChange(func(seen *watchedRevision) {
@@ -306,27 +264,12 @@ func (r *revisionWatches) begin(k kind, s revisionScope) *revisionWatch {
 	return &revisionWatch{Watch: shared, cancel: cancel}
 }
 
-// reduceRevision reduces a revision to what decisions need.
-func reduceRevision(k kind) func(*unstructured.Unstructured) (*watchedRevision, error) {
-	return func(o *unstructured.Unstructured) (*watchedRevision, error) {
-		seen := &watchedRevision{revision: k.revision(o)}
-		seen.revision.template = nil
-		seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(),
-			o.GetResourceVersion()
-		if owner := metav1.GetControllerOf(o); owner != nil {
-			seen.owner, seen.workload, seen.kind = owner.UID, owner.Name,
-				workload.Key(owner.APIVersion, owner.Kind)
-		}
-		return seen, nil
-	}
-}
-
-// of are the revisions of a workload as their watch has shown them, oldest first, without templates; errNotCached while
-// there is no reliable watch.
-func (r *revisionWatches) of(k kind, workload *unstructured.Unstructured) ([]keptRevision, error) {
-	r.mu.Lock()
-	w := r.watches[revisionScope{k.revisions(), workload.GetNamespace()}]
-	r.mu.Unlock()
+// revisionsOf are the revisions of a workload as their watch has shown them, oldest first, without templates;
+// errNotCached while there is no reliable watch.
+func (n *notifier) revisionsOf(k kind, workload *unstructured.Unstructured) ([]keptRevision, error) {
+	n.mu.Lock()
+	w := n.revisions[revisionScope{k.revisions(), workload.GetNamespace()}]
+	n.mu.Unlock()
 	if w == nil || !w.Live(workload.GetNamespace()) {
 		return nil, errNotCached
 	}

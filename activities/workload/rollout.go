@@ -134,10 +134,9 @@ func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strat
 	}
 	prepare(t)
 	t.tech = pods.ForDeclared(t.tech, t.change.Declared != nil)
-	t.follow(strategy.CanarySuffix)
-	defer t.sub.leave()
+	defer t.follow(strategy.CanarySuffix)()
 	if !t.tech.CountsPods() {
-		defer a.notifier.revisions.use(t.kind, s.Workload.Namespace)()
+		defer a.notifier.useRevisions(t.kind, s.Workload.Namespace)()
 	}
 	if err := t.Run(ctx, t); err != nil {
 		return pods.NextAction{}, err

@@ -70,9 +70,16 @@ func unreadable(ctx context.Context, cluster kube.Cluster, versions kube.PolicyV
 // checkGuard adds notices for what the rollout will borrow and the API server does not guard, unless the namespace opts
 // out. If the guard would treat this engine as another client, the engine could not work: that is refused.
 func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
-	labels, known, err := p.namespaceLabels(ctx)
-	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
+	var labels map[string]string
+	namespace, err := p.a.namespace(ctx, p.req.Workload.Namespace)
+	known := err == nil
+	if known {
+		labels = namespace.GetLabels()
+	} else if !kube.IsAny(err, kube.Forbidden, kube.Refused, kube.Missing) {
 		return err
+	}
+	if labels[guard.LabelGuard] == guard.NamespaceOff {
+		return nil
 	}
 	v, err := recent.Get(ctx, &p.a.guard, "guard", guardMaxAge, p.a.readGuard)
 	if err != nil {
@@ -103,18 +110,6 @@ func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// namespaceLabels are the labels of the workload's namespace; known is false when the worker may not read it.
-func (p *rolloutPreflight) namespaceLabels(ctx context.Context) (labels map[string]string, known bool, err error) {
-	o, err := p.a.namespace(ctx, p.req.Workload.Namespace)
-	if err == nil {
-		return o.GetLabels(), true, nil
-	}
-	if kube.IsAny(err, kube.Forbidden, kube.Refused, kube.Missing) {
-		return nil, false, nil
-	}
-	return nil, false, err
 }
 
 // unguarded are the kinds that the rollout borrows and none of these installations guards. Custom objects are compared

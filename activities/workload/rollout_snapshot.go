@@ -227,13 +227,13 @@ func (t *job) watchCache() objectSource {
 		if name != t.workload.WorkloadRef.Name {
 			known = nil
 		}
-		seen, left := t.a.notifier.followed.get(t.target(name))
-		if o, ok := newer(seen, known); ok && !left {
+		seen, _ := t.a.notifier.followed.get(t.target(name))
+		if o, ok := newer(seen.object, known); ok && !seen.left {
 			return o, nil
 		}
 		return nil, errNotCached
 	}, revisions: func(_ context.Context, of *unstructured.Unstructured) ([]keptRevision, error) {
-		return t.a.notifier.revisions.of(t.kind, of)
+		return t.a.notifier.revisionsOf(t.kind, of)
 	}}
 }
 
@@ -243,7 +243,7 @@ func (t *job) watchCache() objectSource {
 // are to be checked, and after a refused write.
 func (t *rolloutJob) decideFromCache(ctx context.Context) (l *snapshot, d pods.NextAction, decided bool) {
 	now := t.Now()
-	if t.lastRead.known == nil || t.tech.CountsPods() || !now.Before(t.nextPodCheck) || !t.sub.live() {
+	if t.lastRead.known == nil || t.tech.CountsPods() || !now.Before(t.nextPodCheck) || !t.live() {
 		return nil, d, false
 	}
 	l, err := t.observe(ctx, t.watchCache())

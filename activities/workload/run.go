@@ -43,8 +43,7 @@ func (a *Activities) Run(ctx context.Context, req operation.Request) (workload.R
 	}
 	t := &operationJob{req: req, job: a.job(ctx, req.Workload, attempt.Terms{DeadlineSeconds: req.DeadlineSeconds,
 		SpentSeconds: req.SpentSeconds, UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})}
-	t.follow()
-	defer t.sub.leave()
+	defer t.follow()()
 	var result workload.Result
 	err := t.Run(ctx, t)
 	if err == nil {
@@ -290,10 +289,10 @@ func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
 		case <-pods.ResultChan():
 		}
 		if pause.For(ctx, settle) == nil {
-			watch.Wake(t.sub.wake)
+			watch.Wake(t.wake)
 		}
 	}()
-	return t.sub.wake, nil
+	return t.wake, nil
 }
 
 // restoreJob restores what an unfinished operation borrowed.
