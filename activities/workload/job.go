@@ -100,7 +100,8 @@ func lastReadOf(ctx context.Context) *lastRead {
 // follow subscribes to changes of the workload and of the objects of its kind with these suffixes to its name, until
 // leave is called.
 func (t *job) follow(suffixes ...string) (leave func()) {
-	n, targets := t.a.notifier, []target(nil)
+	n := t.a.notifier
+	var targets []target
 	for _, suffix := range append(suffixes, "") {
 		targets = append(targets, t.target(t.workload.WorkloadRef.Name+suffix))
 	}
