@@ -27,8 +27,8 @@ const preflightTimeout = 8 * time.Second
 
 // PreflightRollouts checks without a write, all at once, that rollouts can be carried out: workload, kind and style,
 // change, permissions, and by Options.TrafficPreflight the traffic. A rollout that cannot be checked has a result that
-// says so, and does not affect the others. The activity fails only if its worker stops: then another one repeats it, and
-// for PreflightRequests.Retry.
+// says so, and does not affect the others. The activity fails only if its worker stops: then another one repeats it,
+// and for PreflightRequests.Retry.
 func (a *Activities) PreflightRollouts(ctx context.Context, in rollout.PreflightRequests) ([]rollout.PreflightResult,
 	error) {
 	results, failed := make([]rollout.PreflightResult, len(in.Rollouts)), make([]error, len(in.Rollouts))
