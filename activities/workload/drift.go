@@ -1,11 +1,13 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -41,8 +43,7 @@ type DriftDetector struct {
 	mu sync.Mutex
 	// missing are workloads that have left the watch and have not been read yet.
 	missing map[target]*claimedWorkload
-	// holdings are what rollouts with routings hold, by claim; listener is called for each change.
-	holdings map[string]drift.Holding
+	// listener is called for each change of a holding.
 	listener func(drift.Holding)
 }
 
@@ -50,8 +51,7 @@ type DriftDetector struct {
 func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Signaller) *DriftDetector {
 	s := &DriftDetector{activities: activities, temporal: temporal,
 		kinds:   watch.NewKinds(func(r schema.GroupVersionResource) bool { return watch.Served(d, r) }),
-		missing: map[target]*claimedWorkload{}, holdings: map[string]drift.Holding{},
-		listener: func(drift.Holding) {}}
+		missing: map[target]*claimedWorkload{}, listener: func(drift.Holding) {}}
 	s.reporter = drift.NewReporter(temporal, activities.options.Parties, activities.options.Logger, s.compare)
 	for key, w := range activities.notifier.watches {
 		w.Handle(s.handler(key))
@@ -69,7 +69,7 @@ func (s *DriftDetector) Start(context.Context) error {
 
 // compare is what another client has done to a workload, nil if nothing.
 func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, error) {
-	if r := s.activities.notifier.find(t); r != nil {
+	if r := s.activities.notifier.watches[t.kind].Get(t.namespace, t.name); r != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.missing, t)
@@ -85,9 +85,12 @@ func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, e
 		s.forget(t, left) // its rollout deletes it, or checks it anyway
 		return nil, nil
 	}
-	o, err := s.readRemoved(ctx, t, left)
-	if err != nil {
+	o, err := s.activities.cluster.Get(ctx, t.ref())
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
+	}
+	if err != nil || o.GetUID() != left.UID {
+		o = nil // that workload does not exist any more
 	}
 	// it is only no longer claimed; a workload without a recorded state is checked by its Move
 	if o != nil || left.rest == nil {
@@ -169,22 +172,19 @@ func newClaimedWorkload(o *unstructured.Unstructured) *claimedWorkload {
 	r.repairer = o.GetAnnotations()[rollout.AnnotationRepair]
 	saved := rollout.SavedOn(o.GetLabels(), o.GetAnnotations())
 	r.saved = saved != ""
-	var rest rollout.SettledState
-	if text, there := o.GetAnnotations()[rollout.AnnotationSettled]; there &&
-		json.Unmarshal([]byte(text), &rest) == nil {
-		r.rest = &rest
-		r.changedFields = rest.ChangedFields(settingsOf(o, slices.Collect(maps.Keys(rest.Settings))))
-		if len(r.changedFields) > 0 {
-			r.by, _ = fieldmanager.LastOther(o, r.changedFields...)
-		}
-		if _, r.extra = o.GetLabels()[strategy.LabelCanaryOf]; r.extra {
-			rest.Template = o.GetAnnotations()[rollout.AnnotationWritten]
-		}
-	}
-	if r.saved {
+	if r.rest = rollout.SettledOn(o.GetAnnotations()); r.rest == nil {
 		r.holding = holdingOf(o, r, saved)
+		return r
 	}
-	rest.Settings = nil // compared above, and the largest part of what would be kept for a workload that waits for days
+	r.changedFields = r.rest.ChangedFields(settingsOf(o, slices.Collect(maps.Keys(r.rest.Settings))))
+	if len(r.changedFields) > 0 {
+		r.by, _ = fieldmanager.LastOther(o, r.changedFields...)
+	}
+	if _, r.extra = o.GetLabels()[strategy.LabelCanaryOf]; r.extra {
+		r.rest.Template = o.GetAnnotations()[rollout.AnnotationWritten]
+	}
+	r.holding = holdingOf(o, r, saved)
+	r.rest.Settings = nil // compared above, and the largest part of what would be kept for a workload that waits for days
 	return r
 }
 
@@ -217,31 +217,28 @@ func withoutGateField(o *unstructured.Unstructured, disturbed []string) []string
 // detect is the change by another client, nil if none. A recorded state without a size is that of an object whose size
 // is not compared.
 func (r *claimedWorkload) detect(t target) *rollout.Observed {
+	seen := func(what, by, format string, args ...any) *rollout.Observed {
+		return &rollout.Observed{What: what, By: by, Message: fmt.Sprintf(format, args...)}
+	}
+	const scaled = "another client has scaled the %s from %d to %d"
 	switch {
 	case r.claim != "" && r.uncertain:
-		return &rollout.Observed{What: "edited", Message: fmt.Sprintf(
-			"the %s may have been edited while no worker watched it", t)}
+		return seen("edited", "", "the %s may have been edited while no worker watched it", t)
 	case r.rest == nil || r.claim == "" || r.rest.Template == "":
 		return nil
 	case r.DeletionTimestamp != nil:
-		return &rollout.Observed{What: "deleted", Message: fmt.Sprintf("another client is deleting the %s", t)}
+		return seen("deleted", "", "another client is deleting the %s", t)
 	case r.repairer != "":
-		return &rollout.Observed{What: "edited", By: r.repairer,
-			Message: fmt.Sprintf("%s has taken the %s over", r.repairer, t)}
+		return seen("edited", r.repairer, "%s has taken the %s over", r.repairer, t)
 	case r.template != r.rest.Template:
-		return &rollout.Observed{What: "edited", Message: fmt.Sprintf(
-			"another client has edited the pod template of the %s", t)}
-	case r.extra && r.size >= r.rest.Replicas:
-		return nil
-	case r.extra:
-		return &rollout.Observed{What: rollout.ObservedSettings,
-			Message: fmt.Sprintf("another client has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
-	case r.sized && r.size != r.rest.Replicas:
-		return &rollout.Observed{What: "scaled",
-			Message: fmt.Sprintf("another client has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
-	case len(r.changedFields) > 0:
-		return &rollout.Observed{What: rollout.ObservedSettings, By: r.by,
-			Message: fmt.Sprintf("another client has changed %s of the %s", fieldNames(r.changedFields), t)}
+		return seen("edited", "", "another client has edited the pod template of the %s", t)
+	case r.extra && r.size < r.rest.Replicas:
+		return seen(rollout.ObservedSettings, "", scaled, t, r.rest.Replicas, r.size)
+	case !r.extra && r.sized && r.size != r.rest.Replicas:
+		return seen("scaled", "", scaled, t, r.rest.Replicas, r.size)
+	case !r.extra && len(r.changedFields) > 0:
+		return seen(rollout.ObservedSettings, r.by, "another client has changed %s of the %s",
+			fieldNames(r.changedFields), t)
 	}
 	return nil
 }
@@ -250,25 +247,26 @@ func (r *claimedWorkload) detect(t target) *rollout.Observed {
 func (s *DriftDetector) Held(claim string) (drift.Holding, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h, held := s.holdings[claim]
-	ref := h.Workload.WorkloadRef
-	h.ActiveHere = s.activities.notifier.followed.has(target{ref.Lookup().Key(), h.Workload.Namespace, ref.Name})
-	return h, held
+	for kind, w := range s.activities.notifier.watches {
+		for _, r := range w.By(byClaim, claim) {
+			if r.holding != nil {
+				h := *r.holding
+				_, h.ActiveHere = s.activities.notifier.followed.get(target{kind, r.Namespace, r.Name})
+				return h, true
+			}
+		}
+	}
+	return drift.Holding{}, false
 }
 
 // OnHolding implements drift.Holdings.
 func (s *DriftDetector) OnHolding(f func(drift.Holding)) { s.listener = f }
 
-// publishHolding stores what the rollout of a workload holds, and calls the listener because the workload, or its extra
-// workload, has changed.
+// publishHolding calls the listener because a workload, or its extra workload, has changed.
 func (s *DriftDetector) publishHolding(r *claimedWorkload) {
-	s.mu.Lock()
 	if r.holding != nil {
-		s.holdings[r.claim] = *r.holding
-	}
-	h, held := s.holdings[r.claim]
-	s.mu.Unlock()
-	if held {
+		s.listener(*r.holding)
+	} else if h, held := s.Held(r.claim); held {
 		s.listener(h)
 	}
 }
@@ -287,12 +285,7 @@ func (s *DriftDetector) handler(kind string) watch.Handler[*claimedWorkload] {
 			add(r, func() { r.uncertain = initial && r.saved && r.rest == nil })
 		},
 		Updated: func(was, r *claimedWorkload) {
-			add(r, func() {
-				r.inherit(was)
-				if was.claim != r.claim {
-					delete(s.holdings, was.claim)
-				}
-			})
+			add(r, func() { r.inherit(was) })
 		},
 		Deleted: func(r *claimedWorkload) { s.onRemoved(kind, r) },
 	}
@@ -301,7 +294,11 @@ func (s *DriftDetector) handler(kind string) watch.Handler[*claimedWorkload] {
 // inherit keeps the recorded state when it has suddenly disappeared: kubectl rollout undo replaces a Deployment's
 // annotations by those of an old ReplicaSet. A rollout never removes the state itself while it holds the workload.
 func (r *claimedWorkload) inherit(was *claimedWorkload) {
-	if r.rest == nil && was.claim == r.claim && was.UID == r.UID {
+	if was.claim != r.claim || was.UID != r.UID {
+		return
+	}
+	r.holding = cmp.Or(r.holding, was.holding)
+	if r.rest == nil {
 		r.rest, r.uncertain = was.rest, was.uncertain
 	}
 }
@@ -311,30 +308,12 @@ func (s *DriftDetector) onRemoved(kind string, r *claimedWorkload) {
 	t := target{kind, r.Namespace, r.Name}
 	s.publishHolding(r)
 	s.mu.Lock()
-	if r.holding != nil {
-		delete(s.holdings, r.claim)
-	}
 	if (r.rest != nil || r.saved) && r.claim != "" {
 		s.missing[t] = r
 	}
 	s.mu.Unlock()
 	s.reporter.Forget(t)
 	s.reporter.Enqueue(t)
-}
-
-// readRemoved reads a workload that has left the watch, nil when it does not exist any more.
-func (s *DriftDetector) readRemoved(ctx context.Context, t target, r *claimedWorkload) (*unstructured.Unstructured,
-	error) {
-	o, err := s.activities.cluster.Get(ctx, t.ref())
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case o.GetUID() != r.UID:
-		return nil, nil
-	}
-	return o, nil
 }
 
 // restoreLabel sets the label by which workloads are watched again on a workload that a rollout of this engine holds:
@@ -363,4 +342,51 @@ func (s *DriftDetector) restoreLabel(ctx context.Context, t target, o *unstructu
 
 func (t target) ref() kube.Ref {
 	return kube.Ref{Resource: workload.ByKey(t.kind).Resource, Namespace: t.namespace, Name: t.name}
+}
+
+// conflictCounter counts how often another client has changed the fields by which pods move, since this activity wrote
+// them. While a rollout is paused DriftDetector notices such changes; while pods move, the activity's own reads do.
+type conflictCounter struct {
+	pods.EditConflict
+	// left are the fields as they were last written or read, at this generation.
+	left       map[string]json.RawMessage
+	generation int64
+}
+
+// noteWrite records what this activity has written.
+func (d *conflictCounter) noteWrite(settings map[string]json.RawMessage, o *unstructured.Unstructured) {
+	d.left, d.generation = settings, o.GetGeneration()
+}
+
+// compare compares an object with the last write. A read that is older than the write is ignored.
+func (d *conflictCounter) compare(settings map[string]json.RawMessage, o *unstructured.Unstructured) pods.EditConflict {
+	if d.left == nil || o.GetGeneration() <= d.generation {
+		return d.EditConflict
+	}
+	if changed := (rollout.SettledState{Settings: d.left}).ChangedFields(settings); len(changed) > 0 {
+		d.Times, d.Fields = d.Times+1, fieldNames(changed)
+		d.By, _ = fieldmanager.LastOther(o, changed...)
+	}
+	d.noteWrite(settings, o)
+	return d.EditConflict
+}
+
+// moveFields are the fields of a workload by which a technique moves its pods: the settings that it borrows, and the
+// template by its digest. A template that another client resets before the first step is complete is set again, like
+// any other field.
+func moveFields(seen pods.Observed, tech pods.Technique) map[string]json.RawMessage {
+	kept := map[string]json.RawMessage{"/spec/template": json.RawMessage(strconv.Quote(seen.Template))}
+	for _, path := range tech.Pointers() {
+		kept[path] = seen.Settings[path]
+	}
+	return kept
+}
+
+// fieldNames formats fields for users: "spec.paused, spec.strategy".
+func fieldNames(pointers []string) string {
+	names := slices.Clone(pointers)
+	for i, p := range names {
+		names[i] = strings.ReplaceAll(strings.TrimPrefix(p, "/"), "/", ".")
+	}
+	return strings.Join(names, ", ")
 }

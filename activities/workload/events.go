@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,50 +49,34 @@ func (e *events) stop() {
 	}
 }
 
-// record records an event of a workload that was read before; about nil: none.
-func (e *events) record(about *unstructured.Unstructured, kind, reason, message string) {
-	if e != nil && about != nil {
-		e.recorder.Event(about, kind, reason, message)
-	}
-}
-
-// recordFailure records a failure that needs a user; a failure that is retried, or a cancellation, is not recorded.
-func (e *events) recordFailure(about *unstructured.Unstructured, by string, err error) {
-	var app *temporal.ApplicationError
-	if !errors.As(err, &app) || !app.NonRetryable() || app.Type() == string(failure.Gone) {
+// record records on a workload that was read before how the holder of a claim fared: its failure, or else a message; ""
+// and about nil: nothing. Only a failure that needs a user is recorded: not one that is retried, and no cancellation.
+func (e *events) record(about *unstructured.Unstructured, claim, reason, message string, err error) {
+	if e == nil || about == nil || err == nil && message == "" {
 		return
 	}
-	e.record(about, corev1.EventTypeWarning, app.Type(), fmt.Sprintf("%s: %s", by, app.Message()))
+	kind := corev1.EventTypeNormal
+	if err != nil {
+		var app *temporal.ApplicationError
+		if !errors.As(err, &app) || !app.NonRetryable() || app.Type() == string(failure.Gone) {
+			return
+		}
+		kind, reason, message = corev1.EventTypeWarning, app.Type(), ": "+app.Message()
+	}
+	e.recorder.Event(about, kind, reason, workload.ParseHolder(claim).WorkflowID+message)
 }
 
-// releaseOf names the release that holds a claim: the ID of its workflow.
-func releaseOf(claim string) string { return workload.ParseHolder(claim).WorkflowID }
-
-// recordPause records that a step's pods are complete.
-func (a *Activities) recordPause(ctx context.Context, req rollout.MoveRequest, numbers rollout.MoveResult, err error) {
-	about := lastReadOf(ctx).known
-	switch {
-	case err != nil:
-		a.events.recordFailure(about, releaseOf(req.Claim), err)
-	case req.Settle && !req.Halt:
-		a.events.record(about, corev1.EventTypeNormal, eventRests, releaseOf(req.Claim)+": "+numbers.Message)
+// endOf is the message that a step of finalising has ended a release; "" if it has not.
+func endOf(req rollout.FinishRequest) string {
+	switch req.Action {
+	case rollout.FinishFreeze:
+		return " has stopped: pods and routes stay unchanged"
+	case rollout.FinishResumeAndRelease:
+		return fmt.Sprintf(" has ended: all pods are of the %s version", req.To)
+	case rollout.FinishRelease: // the pods may be unchanged
+		return " has ended"
 	}
-}
-
-// recordEnd records that a release has ended for its workload.
-func (a *Activities) recordEnd(ctx context.Context, req rollout.FinishRequest, err error) {
-	about, by := lastReadOf(ctx).known, releaseOf(req.Claim)
-	switch {
-	case err != nil:
-		a.events.recordFailure(about, by, err)
-	case req.Action == rollout.FinishFreeze:
-		a.events.record(about, corev1.EventTypeNormal, eventEnded, by+" has stopped: pods and routes stay unchanged")
-	case req.Action == rollout.FinishResumeAndRelease:
-		a.events.record(about, corev1.EventTypeNormal, eventEnded,
-			fmt.Sprintf("%s has ended: all pods are of the %s version", by, req.To))
-	case req.Action == rollout.FinishRelease: // the pods may be unchanged
-		a.events.record(about, corev1.EventTypeNormal, eventEnded, by+" has ended")
-	}
+	return ""
 }
 
 // eventSink writes events, and logs once why it cannot.

@@ -2,6 +2,8 @@ package workload
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,8 +34,8 @@ type job struct {
 	a        *Activities
 	workload catalog.Workload
 	kind     kind
-	sub      subscription
-	// last is the last read of the workload; nil where it is not kept.
+	// wake gets a value when one of the followed objects has changed since the last value was received.
+	wake     chan struct{}
 	lastRead *lastRead
 	// nextPodCheck is when the pods are next checked.
 	nextPodCheck time.Time
@@ -44,11 +46,17 @@ type job struct {
 	blockingBudget string
 }
 
-func (a *Activities) job(ctx context.Context, w catalog.Workload, k kind, terms attempt.Terms) job {
+// reader is a job that makes no attempt: it only reads.
+func (a *Activities) reader(w catalog.Workload) job {
+	return job{a: a, workload: w, kind: kind{w.WorkloadRef.Lookup()}, lastRead: &lastRead{}}
+}
+
+func (a *Activities) job(ctx context.Context, w catalog.Workload, terms attempt.Terms) job {
 	terms.Subject = w.String()
-	options := attempt.Options{ListenFor: a.options.ListenFor, Slots: a.turns, Recorder: a.options.Recorder,
-		Now: a.options.Now}
-	t := job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, lastRead: lastReadOf(ctx)}
+	t := a.reader(w)
+	t.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Slots: a.turns,
+		Recorder: a.options.Recorder, Now: a.options.Now}, terms)
+	t.lastRead = lastReadOf(ctx)
 	first := firstPodCheck
 	if t.lastRead.known != nil { // its pods are already changing
 		first = podCheckEvery
@@ -89,35 +97,47 @@ func lastReadOf(ctx context.Context) *lastRead {
 	return &lastRead{}
 }
 
-// follow subscribes to changes of the workload and of the objects of its kind with these suffixes to its name.
-// t.sub.leave must be called.
-func (t *job) follow(suffixes ...string) {
+// follow subscribes to changes of the workload and of the objects of its kind with these suffixes to its name, until
+// leave is called.
+func (t *job) follow(suffixes ...string) (leave func()) {
+	n := t.a.notifier
 	var targets []target
 	for _, suffix := range append(suffixes, "") {
-		targets = append(targets, target{t.workload.WorkloadRef.Lookup().Key(), t.workload.Namespace,
-			t.workload.WorkloadRef.Name + suffix})
+		targets = append(targets, t.target(t.workload.WorkloadRef.Name+suffix))
 	}
-	t.sub = t.a.notifier.subscribe(targets...)
+	var unsubscribe func()
+	t.wake, unsubscribe = n.waiting.Subscribe(targets...)
+	unfollow := n.followed.begin(targets)
+	n.begin(t.kind.Key())
 	if t.lastRead.shared && t.lastRead.unfollow == nil {
-		t.lastRead.unfollow = t.a.notifier.followed.begin(targets)
+		t.lastRead.unfollow = n.followed.begin(targets)
 	}
+	return func() { unsubscribe(); unfollow() }
 }
+
+// live reports whether changes of the followed objects are reliably delivered.
+func (t *job) live() bool { return t.a.notifier.watches[t.kind.Key()].Live(t.workload.Namespace) }
+
+// target is an object of the workload's kind and namespace.
+func (t *job) target(name string) target { return target{t.kind.Key(), t.workload.Namespace, name} }
 
 // changedSinceRead reports whether the watch has shown a change of the workload since it was last read: no further
 // event may report that change.
 func (t *job) changedSinceRead() bool {
-	seen, left := t.a.notifier.followed.get(target{t.workload.WorkloadRef.Lookup().Key(), t.workload.Namespace,
-		t.workload.WorkloadRef.Name})
-	newest, ordered := newer(seen, t.lastRead.known)
-	return left || !ordered || newest.GetResourceVersion() != t.lastRead.known.GetResourceVersion()
+	seen, _ := t.a.notifier.followed.get(t.target(t.workload.WorkloadRef.Name))
+	newest, ordered := newer(seen.object, t.lastRead.known)
+	return seen.left || !ordered || newest.GetResourceVersion() != t.lastRead.known.GetResourceVersion()
 }
 
-// wait waits for a change of the followed objects; unreported is true when the awaited condition may become true
-// without such a change.
+// wait waits for a change of the followed objects, until the next pod check at most, and for less while the watch is
+// unreliable; unreported is true when the awaited condition may become true without such a change.
 func (t *job) wait(reason string, unreported bool) attempt.Next {
-	return attempt.Next{Action: attempt.Wait, Reason: reason,
-		Within: t.sub.maxWait(t.Now(), t.nextPodCheck, unreported),
-		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}
+	within := max(0, t.nextPodCheck.Sub(t.Now())) // 0: no read is needed
+	if (unreported || !t.live()) && (within == 0 || within > rereadEvery) {
+		within = rereadEvery
+	}
+	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: within,
+		Listen: func(context.Context) (<-chan struct{}, error) { return t.wake, nil }}
 }
 
 // delayPodCheck sets the next check of the pods after the usual interval.
@@ -138,11 +158,29 @@ func (t *job) ref(resource schema.GroupVersionResource, name string) kube.Ref {
 
 // get reads the workload.
 func (t *job) get(ctx context.Context) (*unstructured.Unstructured, error) {
-	o, err := t.a.cluster.Get(ctx, t.ref(t.kind.Resource, t.workload.WorkloadRef.Name))
-	if err == nil && t.lastRead != nil {
+	return t.getNamed(ctx, t.workload.WorkloadRef.Name)
+}
+
+// getNamed reads the workload or its extra workload.
+func (t *job) getNamed(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	o, err := t.a.cluster.Get(ctx, t.ref(t.kind.Resource, name))
+	if err == nil && name == t.workload.WorkloadRef.Name {
 		t.lastRead.known = o
 	}
 	return o, err
+}
+
+// refuse is the failure of a job that its workload's state does not allow.
+func (t *job) refuse(format string, args ...any) error {
+	return failure.New(failure.Refused, "%s: "+format, append([]any{t.workload}, args...)...)
+}
+
+// keep protects packages in the party's store, except for a dry run: soon no template names the previous one, and the
+// task's record names it only at the end.
+func (t *job) keep(ctx context.Context, sha256 ...string) {
+	if t.Attempt != nil && t.a.options.Packages != nil {
+		t.a.options.Packages.Keep(ctx, sha256...)
+	}
 }
 
 // repairer is the user who has taken an object over for repair, "" if there is none, or if this process repairs.
@@ -180,8 +218,7 @@ func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, 
 	case !kube.IsAny(err, kube.Rejected):
 		return nil, err
 	case t.rejected == version:
-		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.workload,
-			kube.Text(err))
+		return nil, t.refuse("its cluster does not accept the change: %s", kube.Text(err))
 	}
 	t.rejected, t.rejection = version, err
 	return nil, nil
@@ -222,4 +259,96 @@ func (t *job) takeBlockingBudget() string {
 	held := t.blockingBudget
 	t.blockingBudget = ""
 	return held
+}
+
+// patchOf is a write as a JSON Patch for the object that was read; template is the pod template to set, nil leaves it.
+// Its tests come first, so that the patch is applied completely or not at all.
+func patchOf(o *unstructured.Unstructured, w *workload.Write, template map[string]any) []jsonpatch.Op {
+	var tests, changes []jsonpatch.Op
+	if w.OnlyIfUnchanged {
+		tests = append(tests, jsonpatch.Test("/metadata/resourceVersion", o.GetResourceVersion()))
+	}
+	if w.ExpectedClaim != "" {
+		tests = append(tests, jsonpatch.Test(jsonpatch.Annotation(workload.AnnotationClaimedBy), w.ExpectedClaim))
+	}
+	if w.Replicas != nil {
+		if _, sized := jsonpatch.At(o.Object, "/spec/replicas"); sized { // always true on a real API server
+			tests = append(tests, jsonpatch.Test("/spec/replicas", w.ExpectedReplicas))
+		}
+		changes = append(changes, jsonpatch.Add("/spec/replicas", *w.Replicas))
+	}
+	for _, s := range w.Settings {
+		if len(s.Expected) > 0 {
+			tests = append(tests, jsonpatch.Test(s.Path, s.Expected))
+		}
+		if !workload.AbsentJSON(s.Value) {
+			changes = append(changes, jsonpatch.Add(s.Path, s.Value))
+		} else if _, there := jsonpatch.At(o.Object, s.Path); there {
+			changes = append(changes, jsonpatch.Remove(s.Path))
+		}
+	}
+	if w.Stamp != "" {
+		now, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
+		changes = append(changes, entries("/spec/template/metadata/annotations", now,
+			map[string]string{workload.AnnotationRestartedBy: w.Stamp}, nil)...)
+	}
+	if template != nil {
+		changes = append(changes, jsonpatch.Replace("/spec/template", template))
+	}
+	if w.KeepTemplate != "" {
+		keepTemplate(w, templateOf(o))
+	}
+	return slices.Concat(tests, changes, metadata(o, w))
+}
+
+// keepTemplate makes a write keep a template in its annotation KeepTemplate.
+func keepTemplate(w *workload.Write, template map[string]any) {
+	annotations := map[string]string{w.KeepTemplate: string(jsonpatch.Encode(template))}
+	maps.Copy(annotations, w.Annotations)
+	w.Annotations, w.KeepTemplate = annotations, ""
+}
+
+// metadata are the changes of labels and annotations.
+func metadata(o *unstructured.Unstructured, w *workload.Write) []jsonpatch.Op {
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(annotations, w.Annotations)
+	maps.Copy(labels, w.Labels)
+	unlabel := slices.Clone(w.Unlabel)
+	remove := slices.Clone(w.Remove)
+	if w.Claim != "" {
+		annotations[workload.AnnotationClaimedBy], labels[workload.LabelClaimed] = w.Claim,
+			workload.LabelClaimedValue
+	}
+	if w.Release {
+		remove, unlabel = append(remove, workload.AnnotationClaimedBy), append(unlabel, workload.LabelClaimed)
+	}
+	if saved, err := rollout.ParseSaved(w.Annotations[workload.AnnotationRollout]); err == nil {
+		labels[workload.LabelRollout] = saved.Mark()
+	}
+	if slices.Contains(w.Remove, workload.AnnotationRollout) {
+		unlabel = append(unlabel, workload.LabelRollout)
+	}
+	return append(entries("/metadata/labels", o.GetLabels(), labels, unlabel),
+		entries("/metadata/annotations", o.GetAnnotations(), annotations, remove)...)
+}
+
+// claimedLabel marks an object that a release holds.
+var claimedLabel = map[string]string{workload.LabelClaimed: workload.LabelClaimedValue}
+
+// entries are the changes of a map of labels or annotations, which is created if it does not exist.
+func entries(path string, now, set map[string]string, remove []string) []jsonpatch.Op {
+	var out []jsonpatch.Op
+	if len(set) > 0 && len(now) == 0 {
+		out = append(out, jsonpatch.Add(path, map[string]string{}))
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		out = append(out, jsonpatch.Add(path+"/"+jsonpatch.Escape(name), set[name]))
+	}
+	slices.Sort(remove)
+	for _, name := range slices.Compact(remove) {
+		if _, there := now[name]; there {
+			out = append(out, jsonpatch.Remove(path+"/"+jsonpatch.Escape(name)))
+		}
+	}
+	return out
 }

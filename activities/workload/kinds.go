@@ -2,7 +2,12 @@ package workload
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,18 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/kube"
-	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workload"
 )
 
 // kind adapts one kind of workload to operations and rollouts.
-type kind workload.Kind
+type kind struct{ workload.Kind }
 
 var (
 	podsResource        = corev1.SchemeGroupVersion.WithResource("pods")
@@ -29,12 +35,6 @@ var (
 	controllerRevisions = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
 	deploymentsResource = appsv1.SchemeGroupVersion.WithResource("deployments")
 )
-
-// kindOf is the adapter of a workload, in the API version of ref; false for an unknown kind.
-func kindOf(ref catalog.WorkloadRef) (kind, bool) {
-	k := ref.Lookup()
-	return kind(k), k.Known()
-}
 
 // revisions is the resource of the kind's revisions.
 func (k kind) revisions() schema.GroupVersionResource {
@@ -63,10 +63,8 @@ func (k kind) current(o *unstructured.Unstructured) string {
 	if k.Revisions == workload.ReplicaSets {
 		return o.GetAnnotations()[annotationRevision]
 	}
-	return updateRevision(o)
+	return text(o, "status", "updateRevision")
 }
-
-func updateRevision(o *unstructured.Unstructured) string { return text(o, "status", "updateRevision") }
 
 // object is a workload as an operation sees it.
 type object struct {
@@ -77,7 +75,7 @@ type object struct {
 
 // observe is what operations read of a workload.
 func (k kind) observe(o *unstructured.Unstructured) *object {
-	annotations, borrowable := o.GetAnnotations(), workload.Kind(k).Borrowable()
+	annotations, borrowable := o.GetAnnotations(), k.Borrowable()
 	s := operation.Observed{
 		Snapshot: k.snapshot(o, borrowable), Rollout: rollout.SavedOn(o.GetLabels(), annotations),
 		UpdateType:   cmp.Or(text(o, "spec", "updateStrategy", "type"), text(o, "spec", "strategy", "type")),
@@ -85,7 +83,7 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 		OrderedReady: text(o, "spec", "podManagementPolicy") == string(appsv1.OrderedReadyPodManagement),
 		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
 		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
-		Package:      source.PackageDigest(templateAnnotations(o)), Revision: k.current(o),
+		Package:      packageOf(templateOf(o)), Revision: k.current(o),
 		Remembered: annotations[workload.AnnotationReplicas], LeftAt: annotations[workload.AnnotationLeftAt],
 	}
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")
@@ -120,12 +118,8 @@ func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workload
 func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.RawMessage {
 	settings := map[string]json.RawMessage{}
 	for _, path := range paths {
-		v, there := jsonpatch.At(o.Object, path)
-		if !there || v == nil {
-			continue
-		}
-		if raw, err := json.Marshal(v); err == nil {
-			settings[path] = raw
+		if v, _ := jsonpatch.At(o.Object, path); v != nil {
+			settings[path] = jsonpatch.Encode(v)
 		}
 	}
 	return settings
@@ -149,11 +143,6 @@ func templateOf(o *unstructured.Unstructured) map[string]any {
 	return template
 }
 
-func templateAnnotations(o *unstructured.Unstructured) map[string]string {
-	annotations, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
-	return annotations
-}
-
 func number(o *unstructured.Unstructured, path ...string) int64 {
 	n, _, _ := unstructured.NestedInt64(o.Object, path...)
 	return n
@@ -175,4 +164,111 @@ func selectorOf(o *unstructured.Unstructured) (string, error) {
 		return "", err
 	}
 	return parsed.String(), nil
+}
+
+// eachPod calls each with every pod that a workload's selector matches, and with what decisions read of it. A watch
+// with the returned options continues without a gap.
+func (t *job) eachPod(ctx context.Context, o *unstructured.Unstructured,
+	each func(*corev1.Pod, workload.Pod)) (from metav1.ListOptions, err error) {
+	if from.LabelSelector, err = selectorOf(o); err != nil {
+		return from, err
+	}
+	minReady := int32(number(o, "spec", "minReadySeconds"))
+	from.ResourceVersion, err = t.a.cluster.Pods(ctx, t.workload.Namespace, from.LabelSelector, func(pod *corev1.Pod) {
+		each(pod, podSeen(pod, minReady, t.a.options.Now()))
+	})
+	return from, err
+}
+
+// podSeen is what operation.Decide reads of a pod.
+func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workload.Pod {
+	seen := workload.Pod{
+		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion,
+		Revision:  pod.Labels[appsv1.ControllerRevisionHashLabelKey],
+		RolloutID: pod.Labels[rollout.LabelRolloutID], Batch: pod.Labels[rollout.LabelBatchID],
+		Ordinal:  -1,
+		Deleting: pod.DeletionTimestamp != nil,
+		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Since:    pod.CreationTimestamp.Time,
+	}
+	if seen.Revision == "" {
+		seen.Revision = pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil && workload.Of(owner.APIVersion, owner.Kind).Ordinals {
+		if n, err := strconv.ParseInt(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:], 10, 32); err == nil {
+			seen.Ordinal = int32(n)
+		}
+	}
+	seen.Reason, seen.Message = podstatus.Reason(pod)
+	if c := podstatus.Condition(pod, corev1.PodReady); c != nil {
+		seen.Ready = c.Status == corev1.ConditionTrue
+		settled := c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second)
+		seen.Available = seen.Ready && (minReadySeconds == 0 || !now.Before(settled))
+		// A crash-looping pod becomes ready again and again: its trouble has lasted since the pod was created.
+		if !seen.Ready && seen.Reason != podstatus.CrashLoopBackOff && c.LastTransitionTime.After(seen.Since) {
+			seen.Since = c.LastTransitionTime.Time
+		}
+	}
+	if seen.Ready && !seen.Deleting {
+		seen.Reason, seen.Message = "", ""
+	}
+	return seen
+}
+
+// keptRevision is a revision that the cluster keeps, with its pod template.
+type keptRevision struct {
+	pods.Revision
+	uid      types.UID
+	template map[string]any
+}
+
+// templateIn is the pod template of the revision with this name; nil if there is none.
+func templateIn(kept []keptRevision, name string) map[string]any {
+	i := slices.IndexFunc(kept, func(r keptRevision) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return kept[i].template
+}
+
+// revisionsOf reads the ReplicaSets or ControllerRevisions that a workload's selector matches, and returns those that
+// it owns, oldest first.
+func (t *job) revisionsOf(ctx context.Context, workload *unstructured.Unstructured) ([]keptRevision, error) {
+	selector, err := selectorOf(workload)
+	if err != nil {
+		return nil, err
+	}
+	list, err := t.a.cluster.List(ctx, t.kind.revisions(), t.workload.Namespace, selector)
+	if err != nil {
+		return nil, err
+	}
+	var kept []keptRevision
+	for i := range list {
+		owner := metav1.GetControllerOf(&list[i])
+		if owner != nil && owner.UID == workload.GetUID() {
+			kept = append(kept, t.kind.revision(&list[i]))
+		}
+	}
+	slices.SortFunc(kept, oldestFirst)
+	return kept, nil
+}
+
+func oldestFirst(a, b keptRevision) int {
+	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Name, b.Name))
+}
+
+func (k kind) revision(r *unstructured.Unstructured) keptRevision {
+	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
+	is := pods.Revision{Name: r.GetName(), Number: number(r, "revision")}
+	if k.Revisions == workload.ReplicaSets {
+		raw = templateOf(r)
+		counts := k.Count(r.Object)
+		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
+		is = pods.Revision{Name: k.RevisionOf(r), Number: n, HasCounts: true, Desired: counts.Size, Total: counts.Total,
+			Ready: counts.Ready, Available: counts.Available, Rest: r.GetAnnotations()[rollout.AnnotationSettled]}
+	}
+	template := pods.Stripped(raw)
+	is.Hash, is.Template = k.RevisionOf(r), pods.Digest(template)
+	is.Images, is.Package = pods.Images(template), packageOf(template)
+	return keptRevision{is, r.GetUID(), template}
 }

@@ -24,7 +24,7 @@ func as(t *testing.T, typed any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: o}
 }
 
-func adapter(key string) kind { return kind(table.ByKey(key)) }
+func adapter(key string) kind { return kind{table.ByKey(key)} }
 
 // TestObserve_ReadsEachKind reads each kind with the field names of the API server.
 func TestObserve_ReadsEachKind(t *testing.T) {

@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"slipway.io/slipway/kube/watch"
@@ -26,14 +29,16 @@ type notifier struct {
 	cancel context.CancelFunc
 	ending sync.WaitGroup
 
-	waiting   watch.Subscriptions[target]
-	followed  followed
-	revisions revisionWatches
+	waiting  watch.Subscriptions[target]
+	followed followed
 
 	// watches are by the keys of their kinds; begun are those that have been started.
 	watches map[string]*watch.Watch[*claimedWorkload]
 	mu      sync.Mutex
 	begun   map[string]bool
+	// revisions are the watches of the ReplicaSets or ControllerRevisions of namespaces in which pods move, one for
+	// each, shared by all attempts. They keep the numbers that decisions need, and no templates.
+	revisions map[revisionScope]*revisionWatch
 }
 
 // target is one workload, its kind by its key.
@@ -43,8 +48,7 @@ func newNotifier(client dynamic.Interface, options Options) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &notifier{client: client, options: options, ctx: ctx, cancel: cancel,
 		watches: map[string]*watch.Watch[*claimedWorkload]{}, begun: map[string]bool{},
-		followed: followed{objects: map[target]*followedObject{}}}
-	n.revisions = revisionWatches{notifier: n, watches: map[revisionScope]*revisionWatch{}}
+		followed: followed{objects: map[target]*followedObject{}}, revisions: map[revisionScope]*revisionWatch{}}
 	for _, kind := range workload.Kinds {
 		n.watches[kind.Key()] = n.watch(kind.Key())
 	}
@@ -54,13 +58,13 @@ func newNotifier(client dynamic.Interface, options Options) *notifier {
 // watch prepares the watch of a kind.
 func (n *notifier) watch(kind string) *watch.Watch[*claimedWorkload] {
 	keep := func(o *unstructured.Unstructured) (*claimedWorkload, error) {
-		n.followed.keep(kind, o)
+		n.followed.set(target{kind, o.GetNamespace(), o.GetName()}, o)
 		return newClaimedWorkload(o), nil
 	}
 	notify := func(r *claimedWorkload) { n.waiting.Notify(target{kind, r.Namespace, r.Name}) }
 	changed := watch.OnChange(notify)
 	changed.Deleted = func(r *claimedWorkload) {
-		n.followed.drop(target{kind, r.Namespace, r.Name})
+		n.followed.set(target{kind, r.Namespace, r.Name}, nil)
 		notify(r)
 	}
 	failed := watch.Once(func(namespace string, err error) {
@@ -73,40 +77,6 @@ func (n *notifier) watch(kind string) *watch.Watch[*claimedWorkload] {
 		Index(byClaim, func(r *claimedWorkload) []string { return []string{r.claim} }).Handle(changed)
 }
 
-// subscription is one waiting attempt's subscription to changes.
-type subscription struct {
-	// wake gets a value when one of the workloads has changed since the last value was received.
-	wake chan struct{}
-	// live reports whether changes are reliably delivered.
-	live  func() bool
-	leave func()
-}
-
-// subscribe subscribes to changes of workloads. leave must be called.
-func (n *notifier) subscribe(targets ...target) subscription {
-	wake, leave := n.waiting.Subscribe(targets...)
-	unfollow := n.followed.begin(targets)
-	for _, t := range targets {
-		n.begin(t.kind)
-	}
-	return subscription{wake: wake, leave: func() { leave(); unfollow() }, live: func() bool {
-		return !slices.ContainsFunc(targets, func(t target) bool { return !n.watches[t.kind].Live(t.namespace) })
-	}}
-}
-
-// maxWait is how long to wait without another read: until the next pod check, and less while a watch is unreliable, or
-// when it does not report the awaited condition. 0: no read is needed.
-func (s subscription) maxWait(now, nextLook time.Time, unreported bool) time.Duration {
-	var d time.Duration
-	if now.Before(nextLook) {
-		d = nextLook.Sub(now)
-	}
-	if (unreported || !s.live()) && (d == 0 || d > rereadEvery) {
-		d = rereadEvery
-	}
-	return d
-}
-
 // begin starts the watch of a kind, unless it is running.
 func (n *notifier) begin(kind string) {
 	n.mu.Lock()
@@ -116,9 +86,6 @@ func (n *notifier) begin(kind string) {
 		n.ending.Go(func() { n.watches[kind].Run(n.ctx) })
 	}
 }
-
-// find is what the watch keeps of a workload; nil when the watch does not show it.
-func (n *notifier) find(t target) *claimedWorkload { return n.watches[t.kind].Get(t.namespace, t.name) }
 
 // mainPaused reports whether the workload that belongs to an extra one is paused at a step under the same claim.
 func (n *notifier) mainPaused(extra target, claim string) bool {
@@ -172,40 +139,24 @@ func (f *followed) begin(targets []target) (end func()) {
 	}
 }
 
-// keep stores a version of a workload that the watch shows.
-func (f *followed) keep(kind string, o *unstructured.Unstructured) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if kept := f.objects[target{kind, o.GetNamespace(), o.GetName()}]; kept != nil {
-		kept.object, kept.left = o, false
-	}
-}
-
-// drop marks a workload as removed from the watch.
-func (f *followed) drop(t target) {
+// set stores the version of a workload that the watch shows, or nil for one that has left the watch.
+func (f *followed) set(t target, o *unstructured.Unstructured) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if kept := f.objects[t]; kept != nil {
-		kept.object, kept.left = nil, true
+		kept.object, kept.left = o, o == nil
 	}
 }
 
-// get is the newest version of a workload that the watch has shown, nil if none, and whether it has left the watch. The
-// object must not be changed.
-func (f *followed) get(t target) (o *unstructured.Unstructured, left bool) {
+// get is the newest version of a workload that the watch has shown, which must not be changed; false if no attempt of
+// this process works on the workload.
+func (f *followed) get(t target) (followedObject, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if kept := f.objects[t]; kept != nil {
-		return kept.object, kept.left
+		return *kept, true
 	}
-	return nil, false
-}
-
-// has reports whether an attempt of this process works on a workload.
-func (f *followed) has(t target) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.objects[t] != nil
+	return followedObject{}, false
 }
 
 // newer is the newer of two versions of an object, by resourceVersion; false when they cannot be compared. Versions of
@@ -226,4 +177,106 @@ func newer(a, b *unstructured.Unstructured) (*unstructured.Unstructured, bool) {
 		return a, true
 	}
 	return b, true
+}
+
+// revisionWatchIdle is how long the revisions of a namespace are watched after the last attempt that needed them: the
+// next step usually follows soon, and listing them all again costs more than watching them.
+const revisionWatchIdle = time.Minute
+
+// revisionScope is what one watch covers.
+type revisionScope struct {
+	resource  schema.GroupVersionResource
+	namespace string
+}
+
+// revisionWatch is one watch; users is the number of attempts that use it, releases how many have used it: it ends when
+// there has been no other for a while.
+type revisionWatch struct {
+	*watch.Watch[*watchedRevision]
+	cancel          context.CancelFunc
+	users, releases int
+}
+
+// byOwner indexes revisions by the UID of their workload.
+const byOwner = "owner"
+
+// watchedRevision is what a watch keeps of a revision.
+type watchedRevision struct {
+	metav1.PartialObjectMetadata
+	revision keptRevision
+	owner    types.UID
+	// kind and workload are the kind and the name of its owner.
+	kind, workload string
+}
+
+// useRevisions watches the revisions of a namespace until release is called, and for a while after that.
+func (n *notifier) useRevisions(k kind, namespace string) (release func()) {
+	s := revisionScope{k.revisions(), namespace}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.revisions[s]
+	if w == nil {
+		w = n.watchRevisions(k, s)
+		n.revisions[s] = w
+	}
+	w.users++
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		w.users--
+		w.releases++
+		at := w.releases
+		time.AfterFunc(revisionWatchIdle, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if w.users == 0 && w.releases == at {
+				w.cancel()
+				delete(n.revisions, s)
+			}
+		})
+	}
+}
+
+func (n *notifier) watchRevisions(k kind, s revisionScope) *revisionWatch {
+	failed := watch.Once(func(namespace string, err error) {
+		n.options.Logger.Warn("the watch of revisions failed; it is retried, and meanwhile revisions are read "+
+			"whenever their workload changes",
+			"resource", s.resource.Resource, "namespace", namespace, "error", err)
+	})
+	keep := func(o *unstructured.Unstructured) (*watchedRevision, error) {
+		seen := &watchedRevision{revision: k.revision(o)}
+		seen.revision.template = nil
+		seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(),
+			o.GetResourceVersion()
+		if owner := metav1.GetControllerOf(o); owner != nil {
+			seen.owner, seen.workload, seen.kind = owner.UID, owner.Name, workload.Key(owner.APIVersion, owner.Kind)
+		}
+		return seen, nil
+	}
+	shared := watch.New(watch.Untyped(n.client, s.resource), keep,
+		watch.Options{Namespaces: []string{s.namespace}, Failed: failed}).
+		Index(byOwner, func(seen *watchedRevision) []string { return []string{string(seen.owner)} }).
+		Handle(watch.OnChange(func(seen *watchedRevision) {
+			n.waiting.Notify(target{seen.kind, seen.Namespace, seen.workload})
+		}))
+	ctx, cancel := context.WithCancel(n.ctx)
+	n.ending.Go(func() { shared.Run(ctx) })
+	return &revisionWatch{Watch: shared, cancel: cancel}
+}
+
+// revisionsOf are the revisions of a workload as their watch has shown them, oldest first, without templates;
+// errNotCached while there is no reliable watch.
+func (n *notifier) revisionsOf(k kind, workload *unstructured.Unstructured) ([]keptRevision, error) {
+	n.mu.Lock()
+	w := n.revisions[revisionScope{k.revisions(), workload.GetNamespace()}]
+	n.mu.Unlock()
+	if w == nil || !w.Live(workload.GetNamespace()) {
+		return nil, errNotCached
+	}
+	var kept []keptRevision
+	for _, seen := range w.By(byOwner, string(workload.GetUID())) {
+		kept = append(kept, seen.revision)
+	}
+	slices.SortFunc(kept, oldestFirst)
+	return kept, nil
 }

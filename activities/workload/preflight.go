@@ -1,7 +1,9 @@
 package workload
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,8 +19,11 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -32,59 +37,57 @@ const listFrom = 4
 // or Forbidden when the cluster does not answer.
 func (a *Activities) Preflight(ctx context.Context, in operation.PreflightRequest) (operation.PreflightResult,
 	error) {
-	n := len(in.Requests)
-	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, n), keys: make([]string, n),
-		warnings: make([]string, n)}
-	if err := p.run(ctx); err != nil {
-		return operation.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
+	checks := make([]*check, len(in.Requests))
+	for i, req := range in.Requests {
+		checks[i] = &check{operationJob: operationJob{job: a.reader(req.Workload), req: req}}
 	}
 	var out operation.PreflightResult
-	for i, reason := range p.reasons {
-		if reason != "" {
-			out.Refusals = append(out.Refusals, operation.Refusal{Index: i, Key: p.keys[i], Reason: reason})
-		} else if warning := p.warnings[i]; warning != "" {
-			out.Warnings = append(out.Warnings, operation.Refusal{Index: i, Reason: warning})
+	if err := a.checkAll(ctx, checks); err != nil {
+		return out, attempt.ApplicationError(preflightFailure(err))
+	}
+	for i, c := range checks {
+		if c.reason != "" {
+			out.Refusals = append(out.Refusals, operation.Refusal{Index: i, Key: c.key, Reason: c.reason})
+		} else if c.warning != "" {
+			out.Warnings = append(out.Warnings, operation.Refusal{Index: i, Reason: c.warning})
 		}
 	}
 	return out, nil
 }
 
-// preflight is one check of a batch. reasons has one entry for each request, "" when nothing prevents it; so have
-// warnings, and keys, which name the field of the plan's item that is at fault.
-type preflight struct {
-	a        *Activities
-	requests []operation.Request
-	reasons  []string
-	keys     []string
-	warnings []string
+// check is the check of one request: it is made by one goroutine, so that it needs no lock.
+type check struct {
+	operationJob
+	// reason is what prevents the request, "" for nothing; key names the field of the plan's item that is at fault.
+	reason, key, warning string
 }
 
 // scope is a kind, by its key, in a namespace.
 type scope struct{ kind, namespace string }
 
-func (p *preflight) run(ctx context.Context) error {
-	groups := map[scope][]int{}
-	for i, req := range p.requests {
-		if f := p.a.check(req); f != nil {
-			p.reasons[i] = f.Message
+func (a *Activities) checkAll(ctx context.Context, checks []*check) error {
+	groups := map[scope][]*check{}
+	for _, c := range checks {
+		if f := a.check(c.req); f != nil {
+			c.reason = f.Message
 			continue
 		}
-		s := scope{req.Workload.WorkloadRef.Lookup().Key(), req.Workload.Namespace}
-		groups[s] = append(groups[s], i)
+		s := scope{c.kind.Key(), c.workload.Namespace}
+		groups[s] = append(groups[s], c)
 	}
-	asked := p.a.cluster.Permissions()
+	asked := a.cluster.Permissions()
 	var needs []kube.Permission
-	for s, members := range groups {
-		needs = append(needs, p.needs(s, members)...)
+	for _, members := range groups {
+		needs = append(needs, needsOf(members)...)
 	}
 	if err := asked.Ask(ctx, needs); err != nil {
 		return err
 	}
 	var jobs []func(ctx context.Context) error
-	for s, members := range groups {
-		if problem := asked.Lacks(p.needs(s, members)); problem != "" {
-			for _, i := range members {
-				p.reasons[i] = fmt.Sprintf("%s: %s", p.requests[i].Workload, problem)
+	for _, members := range groups {
+		if problem := asked.Lacks(needsOf(members)); problem != "" {
+			for _, c := range members {
+				c.reason = fmt.Sprintf("%s: %s", c.workload, problem)
 			}
 			continue
 		}
@@ -93,115 +96,86 @@ func (p *preflight) run(ctx context.Context) error {
 			at = 1
 		}
 		for some := range slices.Chunk(members, at) {
-			jobs = append(jobs, func(ctx context.Context) error { return p.read(ctx, s, some) })
+			jobs = append(jobs, func(ctx context.Context) error { return a.checkTogether(ctx, some) })
 		}
 	}
 	return kube.Parallel(ctx, jobs)
 }
 
-// read reads one workload, or several of one kind and namespace by a list, and checks them.
-func (p *preflight) read(ctx context.Context, s scope, members []int) error {
-	k := kind(workload.ByKey(s.kind))
-	get := func(name string) (*unstructured.Unstructured, error) {
-		o, err := p.a.cluster.Get(ctx, kube.Ref{Resource: k.Resource, Namespace: s.namespace, Name: name})
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return o, err
-	}
-	if len(members) > 1 {
-		list, err := p.a.cluster.List(ctx, k.Resource, s.namespace, "")
+// checkTogether reads one workload, or several of one kind and namespace by a list, and checks them.
+func (a *Activities) checkTogether(ctx context.Context, checks []*check) error {
+	first, found := checks[0], map[string]*unstructured.Unstructured{}
+	if len(checks) > 1 {
+		list, err := a.cluster.List(ctx, first.kind.Resource, first.workload.Namespace, "")
 		if err != nil {
 			return err
 		}
-		found := map[string]*unstructured.Unstructured{}
 		for i := range list {
 			found[list[i].GetName()] = &list[i]
 		}
-		get = func(name string) (*unstructured.Unstructured, error) { return found[name], nil }
+	} else if o, err := first.get(ctx); err == nil {
+		found[first.workload.WorkloadRef.Name] = o
+	} else if !apierrors.IsNotFound(err) {
+		return err
 	}
-	withoutNamespace := sync.OnceValue(func() string { return p.a.missingNamespace(ctx, s.namespace) })
-	covering := p.a.budgets(ctx, s.namespace)
-	for _, i := range members {
-		o, err := get(p.requests[i].Workload.WorkloadRef.Name)
-		if err != nil {
+	withoutNamespace := sync.OnceValue(func() string { return a.missingNamespace(ctx, first.workload.Namespace) })
+	covering := a.budgets(ctx, first.workload.Namespace)
+	for _, c := range checks {
+		o := found[c.workload.WorkloadRef.Name]
+		if o == nil {
+			c.reason = fmt.Sprintf("%s does not exist: %s", c.workload,
+				cmp.Or(withoutNamespace(), "create it, or remove it from the catalogue"))
+		} else if err := c.check(ctx, o, covering); err != nil {
 			return err
-		}
-		if err := p.check(ctx, i, o, withoutNamespace); err != nil {
-			return err
-		}
-		if err := p.checkVersion(ctx, i, o); err != nil {
-			return err
-		}
-		if o != nil && p.reasons[i] == "" {
-			p.warn(i, k.observe(o), covering)
 		}
 	}
 	return nil
 }
 
-// warn notes the effect of PodDisruptionBudgets on a request.
-func (p *preflight) warn(i int, o *object, covering func(*unstructured.Unstructured) []workload.Budget) {
-	if p.requests[i].Operation == plan.Start { // which removes no pod
-		return
-	}
-	for _, b := range covering(o.Unstructured) {
-		if p.warnings[i] = operation.BudgetWarning(p.requests[i], o.seen, b); p.warnings[i] != "" {
-			return
-		}
-	}
-}
-
-// check notes what prevents a request; o is nil when the workload does not exist. Each request is checked by one job,
-// so that the slices need no lock.
-func (p *preflight) check(ctx context.Context, i int, o *unstructured.Unstructured,
-	withoutNamespace func() string) error {
-	if o == nil {
-		if reason := withoutNamespace(); reason != "" {
-			p.reasons[i] = fmt.Sprintf("%s does not exist: %s", p.requests[i].Workload, reason)
-			return nil
-		}
-		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or remove it from the catalogue",
-			p.requests[i].Workload)
-		return nil
-	}
-	seen, err := p.observe(ctx, i, o)
+// check notes what prevents the request, and otherwise the effect of PodDisruptionBudgets on it.
+func (c *check) check(ctx context.Context, live *unstructured.Unstructured,
+	covering func(*unstructured.Unstructured) []workload.Budget) error {
+	o, err := c.observe(ctx, live)
 	if err != nil {
 		return err
 	}
-	req := p.requests[i]
-	p.reasons[i] = operation.RefusalReason(req, seen)
-	if workload.IsForeign(req.Claim, seen.Claim) {
-		p.reasons[i] = fmt.Sprintf("%s is being released by %s: %s", req.Workload,
-			workload.HolderName(req.Claim, seen.Claim),
-			workload.ForeignReason(workload.ParseHolder(seen.Claim)))
+	c.reason = operation.RefusalReason(c.req, o.seen)
+	if claim := o.seen.Claim; workload.IsForeign(c.req.Claim, claim) {
+		c.reason = fmt.Sprintf("%s is being released by %s: %s", c.workload, workload.HolderName(c.req.Claim, claim),
+			workload.ForeignReason(workload.ParseHolder(claim)))
+	}
+	if v := c.req.Version(); v != nil && c.reason == "" {
+		refusal, err := c.a.versionRefusal(ctx, v, c.req.Build, c.workload.Namespace, templateOf(live))
+		if refusal.Reason != "" {
+			c.key, c.reason = refusal.Key, c.workload.String()+": "+refusal.Reason
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if c.reason != "" || c.req.Operation == plan.Start { // which removes no pod
+		return nil
+	}
+	for _, b := range covering(live) {
+		c.warning = cmp.Or(c.warning, operation.BudgetWarning(c.req, o.seen, b))
 	}
 	return nil
 }
 
-// observe is what the operation reads of its workload.
-func (p *preflight) observe(ctx context.Context, i int, o *unstructured.Unstructured) (operation.Observed, error) {
-	t := operationJob{job: job{a: p.a, workload: p.requests[i].Workload}, req: p.requests[i]}
-	t.kind, _ = kindOf(t.workload.WorkloadRef)
-	seen, err := t.observe(ctx, o)
-	if err != nil {
-		return operation.Observed{}, err
+// needsOf are the permissions that these requests need, all of one kind and namespace.
+func needsOf(checks []*check) []kube.Permission {
+	k, namespace := checks[0].kind, checks[0].workload.Namespace
+	needs := append(kube.Needs(k.Resource, namespace, "get", "list", "watch", "patch"),
+		kube.Needs(podsResource, namespace, "list", "watch", "delete")...)
+	if k.Means != workload.Limits { // a Deployment's pods are never removed one by one
+		needs = append(needs, kube.NeedsEviction(namespace)...)
 	}
-	return seen.seen, nil
-}
-
-// checkVersion notes what prevents a package or a build on a workload that is otherwise fit.
-func (p *preflight) checkVersion(ctx context.Context, i int, o *unstructured.Unstructured) (err error) {
-	req := p.requests[i]
-	version := req.Version()
-	if version == nil || o == nil || p.reasons[i] != "" {
-		return nil
+	if slices.ContainsFunc(checks, func(c *check) bool {
+		return c.req.Restore != nil && c.req.Restore.Template != nil
+	}) {
+		needs = append(needs, kube.Needs(k.revisions(), namespace, "list")...)
 	}
-	refusal, err := p.a.versionRefusal(ctx, version, req.Build, req.Workload.Namespace, templateOf(o))
-	if refusal.Reason != "" {
-		p.keys[i], p.reasons[i] = refusal.Key, req.Workload.String()+": "+refusal.Reason
-	}
-	return err
+	return needs
 }
 
 // missingNamespace is the reason that a namespace does not exist, "" when it does or when this worker may not read it:
@@ -235,41 +209,24 @@ func preflightFailure(err error) error {
 	}
 }
 
-// needs are the permissions that these requests need, all of one kind and namespace.
-func (p *preflight) needs(s scope, members []int) []kube.Permission {
-	k := kind(workload.ByKey(s.kind))
-	needs := append(kube.Needs(k.Resource, s.namespace, "get", "list", "watch", "patch"),
-		kube.Needs(podsResource, s.namespace, "list", "watch", "delete")...)
-	if k.Means != workload.Limits { // a Deployment's pods are never removed one by one
-		needs = append(needs, kube.NeedsEviction(s.namespace)...)
-	}
-	if slices.ContainsFunc(members, func(i int) bool {
-		r := p.requests[i].Restore
-		return r != nil && r.Template != nil
-	}) {
-		needs = append(needs, kube.Needs(k.revisions(), s.namespace, "list")...)
-	}
-	return needs
-}
-
 // CountUnavailable counts the desired pods of each workload that are not ready. It writes nothing. A cluster that does
 // not answer is retried.
 func (a *Activities) CountUnavailable(ctx context.Context,
 	in operation.UnavailableRequest) (operation.UnavailableResult, error) {
 	result := operation.UnavailableResult{Unavailable: make([]int32, len(in.Workloads))}
 	for i, w := range in.Workloads {
-		k, known := kindOf(w.WorkloadRef)
-		if !known || !w.WorkloadRef.Operated() || !a.cluster.Serves(w.Namespace) {
+		t := a.reader(w)
+		if !t.kind.Known() || !w.WorkloadRef.Operated() || !a.cluster.Serves(w.Namespace) {
 			continue // Run reports what is wrong with it
 		}
-		o, err := a.cluster.Get(ctx, kube.Ref{Resource: k.Resource, Namespace: w.Namespace, Name: w.WorkloadRef.Name})
+		o, err := t.get(ctx)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return result, attempt.RetriedError(preflightFailure(err))
 		}
-		counts := k.Count(o.Object)
+		counts := t.kind.Count(o.Object)
 		result.Unavailable[i] = max(0, counts.Size-counts.Ready)
 	}
 	return result, nil
@@ -297,4 +254,112 @@ func (a *Activities) budgets(ctx context.Context, namespace string) func(
 		}
 		return covering
 	}
+}
+
+// Diff reports, without a write, what each request would change: it decides on the current workload, and lets the API
+// server make the first write as a dry run. It fails with Unreachable or Forbidden when the cluster does not answer.
+func (a *Activities) Diff(ctx context.Context, in operation.PreflightRequest) (operation.DiffResult, error) {
+	out := operation.DiffResult{Workloads: make([]operation.Diff, len(in.Requests))}
+	var jobs []func(ctx context.Context) error
+	for i, req := range in.Requests {
+		jobs = append(jobs, func(ctx context.Context) (err error) {
+			out.Workloads[i], err = a.diff(ctx, req)
+			return err
+		})
+	}
+	if err := kube.Parallel(ctx, jobs); err != nil {
+		return operation.DiffResult{}, attempt.ApplicationError(preflightFailure(err))
+	}
+	return out, nil
+}
+
+func (a *Activities) diff(ctx context.Context, req operation.Request) (operation.Diff, error) {
+	if f := a.check(req); f != nil {
+		return operation.Diff{Summary: f.Message}, nil
+	}
+	if req.Operation == plan.CompileDeploy {
+		return operation.Diff{Changes: true, Summary: "deploys what is built from the branch",
+			Unknown: "what the build yields, and whether the pods have it already, is known once the branch's commit " +
+				"is built"}, nil
+	}
+	req.Marker = operation.DiffMarker
+	if req.Package != nil {
+		p := *req.Package
+		p.Hidden = false // the query is not shown anyway
+		p.SHA256, req.Package = source.DigestOf(p.URL), &p
+		req.Marker = p.Marker()
+	}
+	for again := 0; ; again++ {
+		diff, changed, err := (&operationJob{job: a.reader(req.Workload), req: req}).diff(ctx)
+		if !changed || again == diffRetries {
+			return diff, err
+		}
+	}
+}
+
+// diffRetries is how often to read a workload again that another client, usually its own controller, has changed
+// between the read and the dry run.
+const diffRetries = 2
+
+// diff reads once, and lets the API server process the first write without storing it; changed is true when the
+// workload changed after the read, or rejects the change.
+func (t *operationJob) diff(ctx context.Context) (diff operation.Diff, changed bool, err error) {
+	live, err := t.get(ctx)
+	if apierrors.IsNotFound(err) {
+		return operation.Diff{Summary: t.workload.String() + " does not exist"}, false, nil
+	}
+	if err != nil {
+		return diff, false, err
+	}
+	o, err := t.observe(ctx, live)
+	if err != nil {
+		return diff, false, err
+	}
+	o.seen.Now = t.a.options.Now()
+	d := operation.Decide(t.req, o.seen)
+	if d.Action == workload.ActReadPods {
+		if err := t.readPods(ctx, o); err != nil {
+			return diff, false, err
+		}
+		d = operation.Decide(t.req, o.seen)
+	}
+	if d.Write == nil {
+		return operation.DiffOf(t.req, o.seen, d, nil), false, nil
+	}
+	template, err := t.template(ctx, o, d.Write)
+	var after *unstructured.Unstructured
+	if err == nil {
+		after, err = t.a.cluster.Patch(ctx, t.ref(t.kind.Resource, o.GetName()),
+			jsonpatch.Encode(patchOf(o.Unstructured, d.Write, template)), true)
+	}
+	diff.Summary = d.Reason
+	switch f := (*failure.Error)(nil); {
+	case errors.As(err, &f):
+		diff.Unknown = f.Message
+	case kube.IsAny(err, kube.Rejected, kube.Changed):
+		diff.Unknown = "its cluster does not accept the change, or it was changed just now: " + kube.Text(err)
+		return diff, true, nil
+	case kube.IsAny(err, kube.Refused):
+		diff.Unknown = "its cluster does not accept the change: " + kube.Text(err)
+	case err != nil:
+		return operation.Diff{}, false, err
+	default:
+		fields := pods.ChangedFields(templateOf(o.Unstructured), templateOf(after))
+		diff = operation.DiffOf(t.req, o.seen, d, t.markUnfetched(fields))
+	}
+	return diff, false, nil
+}
+
+// markUnfetched replaces values that depend on the digest of a package that is not fetched yet.
+func (t *operationJob) markUnfetched(fields []workload.FieldChange) []workload.FieldChange {
+	if t.req.Package == nil || t.req.Package.SHA256 != "" {
+		return fields
+	}
+	for i := range fields {
+		switch fields[i].Field {
+		case "metadata.annotations." + source.AnnotationPackage, "metadata.annotations." + source.AnnotationDeployed:
+			fields[i].To = operation.NotFetched
+		}
+	}
+	return fields
 }

@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
@@ -38,12 +38,8 @@ func (a *Activities) BeginMoving(ctx context.Context, req rollout.BeginRequest,
 			return pods.BeginWithMove(t.tech, req, seen, first)
 		}
 	})
-	if err != nil || d.Begun == nil {
-		a.events.recordFailure(lastReadOf(ctx).known, releaseOf(req.Claim), err)
-		return rollout.BeginResult{}, err
-	}
-	a.events.record(lastReadOf(ctx).known, corev1.EventTypeNormal, eventBegan, releaseOf(req.Claim)+" has started")
-	return *d.Begun, nil
+	a.events.record(lastReadOf(ctx).known, req.Claim, eventBegan, " has started", err)
+	return ptr.Deref(d.Begun, rollout.BeginResult{}), err
 }
 
 // Move brings a step's number of pods to the new version. It fails with WorkloadFailed (its data are
@@ -61,7 +57,11 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 			t.halt = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, halted, seen) }
 		}
 	})
-	a.recordPause(ctx, req, d.Numbers, err)
+	message := ""
+	if req.Settle && !req.Halt {
+		message = ": " + d.Numbers.Message
+	}
+	a.events.record(lastReadOf(ctx).known, req.Claim, eventRests, message, err)
 	return d.Numbers, err
 }
 
@@ -74,7 +74,7 @@ func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rol
 		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Finish(t.tech, req, seen) }
 	})
 	req.To = cmp.Or(d.Numbers.Released, req.To)
-	a.recordEnd(ctx, req, err)
+	a.events.record(lastReadOf(ctx).known, req.Claim, eventEnded, endOf(req), err)
 	return d.Numbers, err
 }
 
@@ -93,23 +93,12 @@ type rolloutJob struct {
 	// autoscalersOnly is true when the workload was deleted and only its autoscalers are restored.
 	autoscalersOnly bool
 
-	claimState
-	templateState
-	haltState
-	lastRound
-}
-
-// claimState is how an activity claims the workload.
-type claimState struct {
 	// beginning is true while the workload is not yet claimed.
 	beginning bool
 	// claimAlone is true when the claim is taken by a write of its own, because the cluster refused it together with
 	// the first write of the Move.
 	claimAlone bool
-}
 
-// templateState is the new template of an activity.
-type templateState struct {
 	// change makes the new template. template is its digest once the workflow knows it; wantsNew is true when the
 	// activity needs it.
 	change   strategy.Change
@@ -120,20 +109,14 @@ type templateState struct {
 	// expected and expectedTemplate are the result of the dry run.
 	expected         string
 	expectedTemplate map[string]any
-}
 
-// haltState is how an activity stops pods before it fails, or instead of moving them.
-type haltState struct {
 	// halt stops the pods before the activity fails with failed; nil: there is nothing to stop.
 	halt   func(pods.Observed) pods.NextAction
 	failed *failure.Error
 	// halting is true while pods are stopped: an unknown new template is then no failure, because a workload that
 	// rejects it has no pods of it.
 	halting bool
-}
 
-// lastRound is what the last round of an activity has read.
-type lastRound struct {
 	// lastObserved is the observation of the workload in the last round.
 	lastObserved lastObserved
 	// fromCache is true when the last round decided from the watch cache.
@@ -152,14 +135,9 @@ func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strat
 	}
 	prepare(t)
 	t.tech = pods.ForDeclared(t.tech, t.change.Declared != nil)
-	if t.kind.Supports(strategy.StyleCanary) {
-		t.follow(strategy.CanarySuffix)
-	} else {
-		t.follow()
-	}
-	defer t.sub.leave()
+	defer t.follow(strategy.CanarySuffix)()
 	if !t.tech.CountsPods() {
-		defer a.notifier.revisions.use(t.kind, s.Workload.Namespace)()
+		defer a.notifier.useRevisions(t.kind, s.Workload.Namespace)()
 	}
 	if err := t.Run(ctx, t); err != nil {
 		return pods.NextAction{}, err
@@ -169,9 +147,8 @@ func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strat
 
 // rolloutJob starts an attempt.
 func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style strategy.Style) (*rolloutJob, error) {
-	k, known := kindOf(s.Workload.WorkloadRef)
 	switch {
-	case !known:
+	case !s.Workload.WorkloadRef.Lookup().Known():
 		return nil, failure.New(failure.Refused, "%s of %s cannot be rolled out", s.Workload,
 			s.Workload.WorkloadRef.APIVersion)
 	case !a.cluster.Serves(s.Workload.Namespace):
@@ -185,7 +162,7 @@ func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style st
 	}
 	terms := attempt.Terms{DeadlineSeconds: s.DeadlineSeconds, SpentSeconds: s.SpentSeconds,
 		UnreachableBudgetSeconds: s.UnreachableBudgetSeconds}
-	return &rolloutJob{job: a.job(ctx, s.Workload, k, terms), subject: s, style: style, tech: tech}, nil
+	return &rolloutJob{job: a.job(ctx, s.Workload, terms), subject: s, style: style, tech: tech}, nil
 }
 
 // Missing is the failure of a workload that does not exist.
@@ -254,9 +231,9 @@ func (t *rolloutJob) noteProgress(d pods.NextAction) {
 	})
 	if advances {
 		t.Progressed()
-	}
-	if advances && d.RecheckAfter == 0 {
-		t.delayPodCheck()
+		if d.RecheckAfter == 0 {
+			t.delayPodCheck()
+		}
 	}
 }
 
@@ -287,32 +264,26 @@ func (t *rolloutJob) carryOutWrite(ctx context.Context, l *snapshot, d pods.Next
 	}
 	after, err := t.write(ctx, l, d.Write)
 	moves := d.Begun != nil && d.Begun.TemplateWritten
-	if moves && refused(err) {
+	if moves && (failure.Is(err, failure.Refused) || kube.IsAny(err, kube.Refused)) { // not just late or not answered
 		t.claimAlone, t.rejected = true, ""
 		return attempt.Next{}, nil
 	}
-	if after != nil {
-		t.lastRead.known = after
-		if d.Begun != nil && l != nil && !moves { // the claim alone does not affect its revisions
-			t.lastRead.revisions = l.kept
-		}
+	if after == nil {
+		return attempt.Next{}, err
 	}
-	if d.Ends && after != nil {
-		d.Numbers.Generation = after.GetGeneration() // after its own write
-		if moves {
-			d.Begun.Generation = after.GetGeneration()
-		}
-		return t.endWith(d)
+	t.lastRead.known = after
+	if d.Begun != nil && !moves { // the claim alone does not affect its revisions
+		t.lastRead.revisions = l.kept
 	}
-	if after != nil {
+	if !d.Ends {
 		t.conflicts.noteWrite(moveFields(t.observeObject(after), t.tech), after)
+		return attempt.Next{}, nil
 	}
-	return attempt.Next{}, err
-}
-
-// refused reports whether a write was refused, rather than late or not answered.
-func refused(err error) bool {
-	return failure.Is(err, failure.Refused) || kube.IsAny(err, kube.Refused)
+	d.Numbers.Generation = after.GetGeneration() // after its own write
+	if moves {
+		d.Begun.Generation = after.GetGeneration()
+	}
+	return t.endWith(d)
 }
 
 // endWith ends the activity with a decision; if its pods were stopped after a failure, it fails with that failure.
@@ -341,9 +312,6 @@ func (t *rolloutJob) readAndDecide(ctx context.Context) (*snapshot, pods.NextAct
 	}
 	t.fromCache = false
 	l, err := t.readLive(ctx)
-	if err == nil {
-		err = t.complete(ctx, l)
-	}
 	if err != nil {
 		return nil, pods.NextAction{}, err
 	}

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -71,94 +70,79 @@ func unreadable(ctx context.Context, cluster kube.Cluster, versions kube.PolicyV
 // checkGuard adds notices for what the rollout will borrow and the API server does not guard, unless the namespace opts
 // out. If the guard would treat this engine as another client, the engine could not work: that is refused.
 func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
-	labels, known, err := p.namespaceLabels(ctx)
-	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
+	var labels map[string]string
+	namespace, err := p.a.namespace(ctx, p.req.Workload.Namespace)
+	known := err == nil
+	if known {
+		labels = namespace.GetLabels()
+	} else if !kube.IsAny(err, kube.Forbidden, kube.Refused, kube.Missing) {
 		return err
+	}
+	if labels[guard.LabelGuard] == guard.NamespaceOff {
+		return nil
 	}
 	v, err := recent.Get(ctx, &p.a.guard, "guard", guardMaxAge, p.a.readGuard)
 	if err != nil {
 		return err
 	}
-	notice := func(format string, args ...any) {
-		p.result.Notices = append(p.result.Notices, fmt.Sprintf(format, args...))
-	}
-	namespace := p.req.Workload.Namespace
 	found := slices.DeleteFunc(slices.Clone(v.found), func(i guard.Installed) bool {
 		return known && !i.Guards(labels)
 	})
 	for _, i := range found {
-		if !i.Guards(labels) { // unknown namespace labels
-			continue
-		}
-		if v.user != "" && !i.Passes(v.user, namespace) {
-			p.refuse("", fmt.Sprintf("the guard %s of this cluster doesn't know this engine and would undo what the "+
-				"engine writes: "+
-				"run `slipway guard install` with --engine-identity %s", i.Name, v.user))
+		// if the namespace's labels are unknown, it may not guard
+		if i.Guards(labels) && v.user != "" && !i.Passes(v.user, p.req.Workload.Namespace) {
+			_ = p.refuse("", "the guard %s of this cluster doesn't know this engine and would undo what the engine writes: "+
+				"run `slipway guard install` with --engine-identity %s", i.Name, v.user)
 		}
 	}
 	switch {
 	case v.unknown != "":
-		notice("it is unknown whether the API server guards this release: %s", v.unknown)
+		p.notice("it is unknown whether the API server guards this release: %s", v.unknown)
 	case !v.served:
-		notice("this cluster can't guard the release against edits by others (it has no mutating admission policies); " +
+		p.notice("this cluster can't guard the release against edits by others (it has no mutating admission policies); " +
 			"the engine only restores what they change")
 	case len(found) == 0:
-		notice("the API server doesn't guard this release against edits by others; `slipway guard install` changes that")
+		p.notice("the API server doesn't guard this release against edits by others; `slipway guard install` changes that")
 	default:
 		if missing := p.unguarded(found); len(missing) > 0 {
-			notice("the API server doesn't guard %s against edits by others; `slipway guard status` shows why",
+			p.notice("the API server doesn't guard %s against edits by others; `slipway guard status` shows why",
 				strings.Join(missing, ", "))
 		}
 	}
 	return nil
 }
 
-// namespaceLabels are the labels of the workload's namespace; known is false when the worker may not read it.
-func (p *rolloutPreflight) namespaceLabels(ctx context.Context) (labels map[string]string, known bool, err error) {
-	o, err := p.a.namespace(ctx, p.req.Workload.Namespace)
-	if err == nil {
-		return o.GetLabels(), true, nil
-	}
-	if kube.IsAny(err, kube.Forbidden, kube.Refused, kube.Missing) {
-		return nil, false, nil
-	}
-	return nil, false, err
-}
-
 // unguarded are the kinds that the rollout borrows and none of these installations guards. Custom objects are compared
 // by their group only.
 func (p *rolloutPreflight) unguarded(found []guard.Installed) (missing []string) {
-	guards := func(is func(name string) bool) bool {
-		return slices.ContainsFunc(found, func(i guard.Installed) bool {
-			for name := range i.Version {
-				if is(name) && !slices.Contains(i.Unbound, name) {
-					return true
-				}
+	guarded := map[string]bool{}
+	for _, i := range found {
+		for name := range i.Version {
+			if !slices.Contains(i.Unbound, name) {
+				_, group, _ := strings.Cut(name, ".")
+				guarded[name], guarded["."+group] = true, true
 			}
-			return false
-		})
-	}
-	needs := func(name string) {
-		if !guards(func(n string) bool { return n == name }) && !slices.Contains(missing, name) {
-			missing = append(missing, name)
 		}
 	}
-	needs(p.req.Workload.WorkloadRef.Lookup().Resource.GroupResource().String())
-	needs(guard.Marks)
+	needs := func(name, shown string) {
+		if !guarded[name] && !slices.Contains(missing, shown) {
+			missing = append(missing, shown)
+		}
+	}
+	kind := p.req.Workload.WorkloadRef.Lookup().Resource.GroupResource().String()
+	needs(kind, kind)
+	needs(guard.Marks, guard.Marks)
 	for _, r := range p.req.Strategy.Routings {
-		switch needs("services"); {
+		const ingresses, httpRoutes = "ingresses.networking.k8s.io", "httproutes.gateway.networking.k8s.io"
+		switch needs("services", "services"); {
 		case r.Ingress != nil:
-			needs("ingresses.networking.k8s.io")
+			needs(ingresses, ingresses)
 		case r.HTTPRoute != "":
-			needs("httproutes.gateway.networking.k8s.io")
+			needs(httpRoutes, httpRoutes)
 		}
 		for _, custom := range r.Custom {
 			group, _, _ := strings.Cut(custom.APIVersion, "/")
-			if name := custom.Kind + " of " + group; !guards(func(n string) bool {
-				return strings.HasSuffix(n, "."+group)
-			}) {
-				missing = append(missing, name)
-			}
+			needs("."+group, custom.Kind+" of "+group)
 		}
 	}
 	return missing

@@ -28,8 +28,8 @@ const preflightTimeout = 8 * time.Second
 
 // PreflightRollouts checks without a write, all at once, that rollouts can be carried out: workload, kind and style,
 // change, permissions, and by Options.TrafficPreflight the traffic. A rollout that cannot be checked has a result that
-// says so, and does not affect the others. The activity fails only if its worker stops: then another one repeats it, and
-// for PreflightRequests.Retry.
+// says so, and does not affect the others. The activity fails only if its worker stops: then another one repeats it,
+// and for PreflightRequests.Retry.
 func (a *Activities) PreflightRollouts(ctx context.Context, in rollout.PreflightRequests) ([]rollout.PreflightResult,
 	error) {
 	results, failed := make([]rollout.PreflightResult, len(in.Rollouts)), make([]error, len(in.Rollouts))
@@ -71,14 +71,19 @@ type rolloutPreflight struct {
 	result rollout.PreflightResult
 }
 
-func (p *rolloutPreflight) refuse(field, reason string) {
-	p.result.Refusals = append(p.result.Refusals, rollout.Refusal{Field: field, Reason: reason})
+// refuse adds a refusal. It returns nil, so that a check can end with it.
+func (p *rolloutPreflight) refuse(field, format string, args ...any) error {
+	p.result.Refusals = append(p.result.Refusals, rollout.Refusal{Field: field, Reason: fmt.Sprintf(format, args...)})
+	return nil
+}
+
+func (p *rolloutPreflight) notice(format string, args ...any) {
+	p.result.Notices = append(p.result.Notices, fmt.Sprintf(format, args...))
 }
 
 func (p *rolloutPreflight) run(ctx context.Context) error {
 	if !p.a.cluster.Serves(p.req.Workload.Namespace) {
-		p.refuse("namespace", "this party's worker does not serve the namespace "+p.req.Workload.Namespace)
-		return nil
+		return p.refuse("namespace", "this party's worker does not serve the namespace %s", p.req.Workload.Namespace)
 	}
 	if err := p.pods(ctx); err != nil {
 		return err
@@ -95,8 +100,7 @@ func (p *rolloutPreflight) traffic(ctx context.Context) error {
 		return nil
 	}
 	if p.a.options.TrafficPreflight == nil {
-		p.refuse("strategy", "this party's worker cannot route traffic: leave out trafficRoutings")
-		return nil
+		return p.refuse("strategy", "this party's worker cannot route traffic: leave out trafficRoutings")
 	}
 	found, err := p.a.options.TrafficPreflight(ctx, p.req)
 	p.result.Refusals, p.result.Notices = append(p.result.Refusals, found.Refusals...),
@@ -110,83 +114,58 @@ func (p *rolloutPreflight) traffic(ctx context.Context) error {
 // pods checks the pods, and stops at the first problem that makes the next check useless.
 func (p *rolloutPreflight) pods(ctx context.Context) error {
 	w, style := p.req.Workload, p.req.Strategy.Style
-	k, known := kindOf(w.WorkloadRef)
-	tech, ok := pods.TechniqueOf(w.WorkloadRef, style)
-	switch {
-	case !known:
-		p.refuse("workloadRef",
-			w.WorkloadRef.APIVersion+" "+w.WorkloadRef.Kind+" cannot be rolled out: use a "+
-				workload.Join(phrase.Each(workload.Kinds, workload.Kind.Name), " or "))
-		return nil
-	case !ok:
-		p.refuse("strategy",
-			"a "+w.WorkloadRef.Kind+" cannot be rolled out in the style "+string(style)+
-				": an extra workload is for a Deployment only, blue-green for a "+
-				workload.Join(phrase.Each(workload.Supporting(strategy.StyleBlueGreen), workload.Kind.Name), " or "))
-		return nil
+	oneOf := func(kinds []workload.Kind) string {
+		return workload.Join(phrase.Each(kinds, workload.Kind.Name), " or ")
 	}
-	lacking, err := p.missingPermissions(ctx, k)
+	t := &rolloutJob{job: p.a.reader(w), subject: p.req.Subject, style: style, change: p.req.Change}
+	if !t.kind.Known() {
+		return p.refuse("workloadRef", "%s %s cannot be rolled out: use a %s", w.WorkloadRef.APIVersion,
+			w.WorkloadRef.Kind, oneOf(workload.Kinds))
+	}
+	tech, ok := pods.TechniqueOf(w.WorkloadRef, style)
+	if !ok {
+		return p.refuse("strategy", "a %s cannot be rolled out in the style %s: an extra workload is for a Deployment "+
+			"only, blue-green for a %s", w.WorkloadRef.Kind, style, oneOf(workload.Supporting(strategy.StyleBlueGreen)))
+	}
+	t.tech = pods.ForDeclared(tech, p.req.Change.Declared != nil)
+	lacking, err := p.a.cluster.Permissions().Lacking(ctx, p.needs(t.kind, tech))
 	if err != nil {
 		return err
 	}
 	if lacking != "" {
-		p.refuse("", lacking)
-		return nil
+		return p.refuse("", "%s", lacking)
 	}
-	t := &rolloutJob{job: job{a: p.a, workload: w, kind: k}, subject: p.req.Subject, style: style,
-		tech:          pods.ForDeclared(tech, p.req.Change.Declared != nil),
-		templateState: templateState{change: p.req.Change}}
-	l, err := t.observe(ctx, server{&t.job})
-	if err == nil {
-		err = t.complete(ctx, l)
-	}
+	l, err := t.observe(ctx, t.server())
 	if apierrors.IsNotFound(err) {
 		if reason := p.a.missingNamespace(ctx, w.Namespace); reason != "" {
-			p.refuse("namespace", reason)
-			return nil
+			return p.refuse("namespace", "%s", reason)
 		}
-		p.refuse("workloadRef.name", w.String()+" does not exist: create it first")
-		return nil
+		return p.refuse("workloadRef.name", "%s does not exist: create it first", w)
 	}
 	if err != nil {
 		return err
 	}
-	return p.check(ctx, t, l)
-}
-
-// holder names the release that holds the workload, or has left it frozen.
-func (p *rolloutPreflight) holder(seen pods.Observed) {
-	switch saved := seen.Saved; {
-	case seen.Claim != "":
-		p.result.Holder, p.result.HeldObject = seen.Claim, p.req.Workload.String()
-	// only the other engine may finalise what it left frozen
-	case saved != nil && workload.IsForeign(p.req.Claim, saved.Claim):
-		p.result.Holder, p.result.HeldObject = saved.Claim, p.req.Workload.String()
-	}
-}
-
-// budgets adds notices about what disruption budgets will do to the rollout.
-func (p *rolloutPreflight) budgets(ctx context.Context, l *snapshot) {
-	for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
-		if notice := pods.BudgetNotice(p.req.Workload, l.seen, b); notice != "" {
-			p.result.Notices = append(p.result.Notices, notice)
-		}
-	}
-}
-
-func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	if t.tech.CountsPods() {
 		if err := t.withPods(ctx, l); err != nil {
 			return err
 		}
 	}
-	p.holder(l.seen)
+	holder := l.seen.Claim
+	if holder == "" && l.seen.Saved != nil && workload.IsForeign(p.req.Claim, l.seen.Saved.Claim) {
+		holder = l.seen.Saved.Claim // only the other engine may finalise what it left frozen
+	}
+	if holder != "" {
+		p.result.Holder, p.result.HeldObject = holder, w.String()
+	}
+	return p.check(ctx, t, l)
+}
+
+func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	if recalled, kept := l.seen.RecalledRevision(); kept {
 		p.result.Revision = &strategy.Revision{Template: recalled.Template, Name: recalled.Name,
 			Images: recalled.Images}
 	} else if l.seen.Recalled != nil {
-		p.refuse(fieldOf(p.req.Change), pods.NotKeptReason(p.req.Workload, l.seen))
-		return nil
+		return p.refuse(fieldOf(p.req.Change), "%s", pods.NotKeptReason(p.req.Workload, l.seen))
 	}
 	// A workload that an earlier release has not finalised is finalised before this one begins: its settings and its
 	// pods are checked then.
@@ -195,20 +174,22 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 	stays := l.seen.Deleting || l.seen.SavedProblem != "" || l.seen.Saved != nil && l.seen.Replicas == 0
 	p.result.Frozen = l.seen.Saved != nil && l.seen.Claim == ""
 	if reason := pods.RefusalReason(t.tech, p.req.Subject, l.seen); reason != "" && (!earlier || stays) {
-		p.refuse("workloadRef", reason)
-		return nil
+		return p.refuse("workloadRef", "%s", reason)
 	}
 	p.result.Replicas = l.seen.Replicas
 	if t.tech.CountsPods() {
-		p.budgets(ctx, l)
+		for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
+			if notice := pods.BudgetNotice(p.req.Workload, l.seen, b); notice != "" {
+				p.notice("%s", notice)
+			}
+		}
 	}
 	if !earlier {
 		p.result.Template = l.seen.Template
 		p.result.Unsettled = pods.UnsettledReason(t.tech, p.req.Subject, l.seen)
 	}
 	if step, reason := pods.StepRefusal(t.tech, p.req.Strategy.Steps, l.seen.Replicas); reason != "" {
-		p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), reason)
-		return nil
+		return p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), "%s", reason)
 	}
 	if p.req.Strategy.Style == strategy.StyleCanary {
 		if err := p.checkExtraName(ctx, t, l); err != nil {
@@ -226,13 +207,13 @@ func (p *rolloutPreflight) checkExtraName(ctx context.Context, t *rolloutJob, l 
 		e.CanaryOf == strategy.CanaryOf(p.req.Workload.WorkloadRef.Name) {
 		return nil
 	}
-	_, err := p.a.cluster.Get(ctx, t.ref(deploymentsResource, name))
+	_, err := t.getNamed(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err == nil {
-		p.refuse("workloadRef.name", "a Deployment "+name+
-			" exists already, but the extra workload needs its name: delete or rename it")
+		return p.refuse("workloadRef.name", "a Deployment %s exists already, but the extra workload needs its name: "+
+			"delete or rename it", name)
 	}
 	return err
 }
@@ -245,19 +226,22 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	}
 	field := fieldOf(p.req.Change)
 	if v := operation.VersionOf(p.req.Change); v != nil {
-		if known, err := p.version(ctx, v, templateOf(l.object)); err != nil || !known {
+		refusal, err := p.a.versionRefusal(ctx, v, p.req.Build, p.req.Workload.Namespace, templateOf(l.object))
+		image := p.req.Change.Image
+		switch {
+		case refusal.Reason != "":
+			return p.refuse(cmp.Or(refusal.Key, field), "%s: %s", p.req.Workload, refusal.Reason)
+		case err != nil, image != nil && image.Reference == "": // it is not built yet
 			return err
 		}
 	}
 	if field == "" {
-		p.refuse("", "nothing is to be changed: give images or a templatePatch")
-		return nil
+		return p.refuse("", "nothing is to be changed: give images or a templatePatch")
 	}
 	template, err := t.dryRun(ctx, l)
 	var f *failure.Error
 	if errors.As(err, &f) {
-		p.refuse(field, f.Message)
-		return nil
+		return p.refuse(field, "%s", f.Message)
 	}
 	if err != nil {
 		return err
@@ -269,25 +253,12 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	switch saved := l.seen.Saved; {
 	case saved == nil && pods.Digest(template) == l.seen.Template:
 		p.result.AlreadyDeployed = true
-		p.refuse(field, p.req.Workload.String()+" is of that version already: the change changes nothing")
+		return p.refuse(field, "%s is of that version already: the change changes nothing", p.req.Workload)
 	case saved != nil && pods.Digest(template) == saved.StableTemplate:
-		p.refuse(field, p.req.Workload.String()+" is rolled back to that very version first: the change changes "+
-			"nothing, "+
-			"roll the earlier release back instead")
+		return p.refuse(field, "%s is rolled back to that very version first: the change changes nothing, roll the "+
+			"earlier release back instead", p.req.Workload)
 	}
 	return nil
-}
-
-// version checks that what a plan deploys can reach the pods. known is true when there is a version to try, and no
-// problem with it.
-func (p *rolloutPreflight) version(ctx context.Context, v operation.Version, template map[string]any) (known bool,
-	err error) {
-	refusal, err := p.a.versionRefusal(ctx, v, p.req.Build, p.req.Workload.Namespace, template)
-	if refusal.Reason != "" {
-		p.refuse(cmp.Or(refusal.Key, fieldOf(p.req.Change)), p.req.Workload.String()+": "+refusal.Reason)
-	}
-	image := p.req.Change.Image
-	return refusal.Reason == "" && err == nil && (image == nil || image.Reference != ""), err
 }
 
 // fieldOf is the field of a request with the change, "" if there is none.
@@ -307,12 +278,12 @@ func fieldOf(change strategy.Change) string {
 	return ""
 }
 
-// missingPermissions lists the permissions that the worker does not have.
-func (p *rolloutPreflight) missingPermissions(ctx context.Context, k kind) (string, error) {
+// needs are the permissions that the rollout needs.
+func (p *rolloutPreflight) needs(k kind, tech pods.Technique) []kube.Permission {
 	ns := p.req.Workload.Namespace
 	needs := slices.Concat(kube.Needs(k.Resource, ns, "get", "list", "watch", "patch"),
 		kube.Needs(podsResource, ns, "list", "delete"), kube.Needs(k.revisions(), ns, "list"))
-	if tech, ok := pods.TechniqueOf(p.req.Workload.WorkloadRef, p.req.Strategy.Style); ok && tech.CountsPods() {
+	if tech.CountsPods() {
 		needs = append(needs, kube.NeedsEviction(ns)...)
 	}
 	if p.req.Change.Declared != nil { // they are numbered
@@ -324,5 +295,5 @@ func (p *rolloutPreflight) missingPermissions(ctx context.Context, k kind) (stri
 	case strategy.StyleBlueGreen:
 		needs = append(needs, kube.Needs(autoscalersResource, ns, "list", "patch")...)
 	}
-	return p.a.cluster.Permissions().Lacking(ctx, needs)
+	return needs
 }

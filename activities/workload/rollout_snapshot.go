@@ -1,15 +1,17 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/gate"
@@ -24,48 +26,42 @@ import (
 type snapshot struct {
 	seen   pods.Observed
 	object *unstructured.Unstructured
-	kept   []keptRevision
-	// templates are the revisions' pod templates, by name.
-	templates map[string]map[string]any
-	// owners are the objects whose pods are the workload's, and extras those whose pods are the extra Deployment's.
-	owners, extras map[types.UID]bool
-	extra          *unstructured.Unstructured
-	selector       string
+	// kept are the workload's revisions, and extraKept those of the extra Deployment.
+	kept, extraKept []keptRevision
+	extra           *unstructured.Unstructured
 }
 
-// observe reads everything that a decision needs except the pods.
+// template is the pod template of a revision; nil when the cluster no longer keeps it.
+func (l *snapshot) template(revision string) map[string]any { return templateIn(l.kept, revision) }
+
+// observe reads everything that a decision needs except the pods: what only the API server can answer, too, namely the
+// autoscalers, and the digest that the new template would get.
 func (t *rolloutJob) observe(ctx context.Context, from objectSource) (*snapshot, error) {
 	object, err := from.workload(ctx, t.subject.Workload.WorkloadRef.Name)
 	if err != nil {
 		return nil, err
 	}
-	l := &snapshot{object: object, templates: map[string]map[string]any{}, owners: map[types.UID]bool{},
-		extras: map[types.UID]bool{}}
-	l.seen = t.observedOf(object)
-	selector, err := selectorOf(object)
-	if err != nil {
+	l := &snapshot{object: object, seen: t.observedOf(object)}
+	if l.kept, err = from.revisions(ctx, object); err != nil {
 		return nil, err
 	}
-	l.selector = selector
-	if err := t.revisions(ctx, l, from); err != nil {
-		return nil, err
+	for _, r := range l.kept {
+		l.seen.Revisions = append(l.seen.Revisions, r.Revision)
 	}
 	if l.seen.Saved != nil && l.seen.Saved.CanaryWorkload != "" {
 		if err := t.readExtra(ctx, l, from); err != nil {
 			return nil, err
 		}
 	}
-	return l, nil
-}
-
-// complete reads what only the API server can answer: the autoscalers, and the digest that the new template would get.
-func (t *rolloutJob) complete(ctx context.Context, l *snapshot) error {
 	if t.usesAutoscalers(l) {
+		if from.cached {
+			return nil, errNotCached
+		}
 		if err := t.autoscalers(ctx, l); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return t.determineDigest(ctx, l)
+	return l, t.determineDigest(ctx, l, from.cached)
 }
 
 // usesAutoscalers reports whether autoscalers matter: before and during a blue-green rollout.
@@ -116,7 +112,8 @@ func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
 	if next := nextTemplate(o); next != nil {
 		seen.Next = pods.Digest(next)
 	}
-	seen.Now, seen.Update, seen.Repairer = t.a.options.Now(), updateRevision(o), t.a.repairer(o)
+	seen.Now, seen.Repairer = t.a.options.Now(), t.a.repairer(o)
+	seen.Update = text(o, "status", "updateRevision")
 	if raw := rollout.SavedOn(o.GetLabels(), annotations); raw != "" {
 		saved, err := pods.ReadSaved(t.subject.Workload.WorkloadRef, raw)
 		if err != nil {
@@ -124,53 +121,30 @@ func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
 		}
 		seen.Saved = saved
 	}
-	var rest rollout.SettledState
-	if json.Unmarshal([]byte(annotations[rollout.AnnotationSettled]), &rest) == nil {
-		maps.DeleteFunc(rest.Settings, func(path string, _ json.RawMessage) bool {
+	if seen.Rest = rollout.SettledOn(annotations); seen.Rest != nil {
+		maps.DeleteFunc(seen.Rest.Settings, func(path string, _ json.RawMessage) bool {
 			return !pods.Borrows(t.subject.Workload.WorkloadRef, path)
 		})
-		seen.Rest = &rest
 	}
 	return seen
 }
 
-// revisions reads the workload's revisions.
-func (t *rolloutJob) revisions(ctx context.Context, l *snapshot, from objectSource) error {
-	l.owners[l.object.GetUID()] = true
-	kept, err := from.revisions(ctx, t.kind, l.object)
-	l.kept = kept
-	for _, r := range kept {
-		l.seen.Revisions = append(l.seen.Revisions, r.Revision)
-		l.templates[r.Name] = r.template
-		l.owners[r.uid] = true
-	}
-	return err
-}
-
-// withPods adds the pods to a snapshot.
+// withPods adds the pods to a snapshot: the workload's, and those of the extra Deployment.
 func (t *rolloutJob) withPods(ctx context.Context, l *snapshot) error {
-	minReady := int32(number(l.object, "spec", "minReadySeconds"))
 	l.seen.Pods, l.seen.PodsSeen = nil, true
-	_, err := t.a.cluster.Pods(ctx, t.subject.Workload.Namespace, l.selector, func(pod *corev1.Pod) {
-		t.assignPod(l, pod, minReady)
+	_, err := t.eachPod(ctx, l.object, func(pod *corev1.Pod, p workload.Pod) {
+		owner := metav1.GetControllerOf(pod)
+		ofIt := func(r keptRevision) bool { return r.uid == owner.UID }
+		p.Revision = pod.Labels[t.kind.RevisionLabel]
+		switch {
+		case owner == nil:
+		case owner.UID == l.object.GetUID(), slices.ContainsFunc(l.kept, ofIt):
+			l.seen.Pods = append(l.seen.Pods, p)
+		case slices.ContainsFunc(l.extraKept, ofIt):
+			l.seen.Extra.Pods = append(l.seen.Extra.Pods, p)
+		}
 	})
 	return err
-}
-
-// assignPod adds a pod to the workload's, or to those of the extra Deployment.
-func (t *rolloutJob) assignPod(l *snapshot, pod *corev1.Pod, minReady int32) {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil {
-		return
-	}
-	p := podSeen(pod, minReady, t.a.options.Now())
-	p.Revision = pod.Labels[t.kind.RevisionLabel]
-	switch {
-	case l.owners[owner.UID]:
-		l.seen.Pods = append(l.seen.Pods, p)
-	case l.extras[owner.UID] && l.seen.Extra != nil:
-		l.seen.Extra.Pods = append(l.seen.Extra.Pods, p)
-	}
 }
 
 // describeEdit describes what another client has changed in the pod template, by whom and when, as far as the cluster
@@ -201,14 +175,88 @@ func (t *rolloutJob) writtenTemplate(l *snapshot) map[string]any {
 	if saved == nil {
 		return nil
 	}
-	digest := t.template
-	if digest == "" || saved.Style == strategy.StyleCanary {
+	digest := cmp.Or(t.template, saved.StableTemplate)
+	if saved.Style == strategy.StyleCanary {
 		digest = saved.StableTemplate
 	}
-	for _, r := range l.seen.Revisions {
-		if r.Template == digest {
-			return l.templates[r.Name]
+	r, _ := l.seen.RevisionByTemplate(digest)
+	return l.template(r.Name)
+}
+
+// objectSource is where a round reads its objects: from the API server or from memory.
+type objectSource struct {
+	// workload is the workload, or its extra workload, by name.
+	workload func(ctx context.Context, name string) (*unstructured.Unstructured, error)
+	// revisions are the revisions of one of them, oldest first.
+	revisions func(ctx context.Context, of *unstructured.Unstructured) ([]keptRevision, error)
+	// cached is true if the API server must not be asked for anything else either.
+	cached bool
+}
+
+// errNotCached means that the watches have not shown the object, or are unreliable.
+var errNotCached = errors.New("not in the watch cache")
+
+// readLive reads from the API server, except what was read just before our own write to the workload.
+func (t *rolloutJob) readLive(ctx context.Context) (*snapshot, error) {
+	kept := t.lastRead.revisions
+	t.lastRead.revisions = nil
+	if kept != nil && !t.changedSinceRead() {
+		l, err := t.observe(ctx, objectSource{workload: func(_ context.Context, name string) (*unstructured.Unstructured,
+			error) {
+			if name != t.workload.WorkloadRef.Name {
+				return nil, errNotCached
+			}
+			return t.lastRead.known, nil
+		}, revisions: func(context.Context, *unstructured.Unstructured) ([]keptRevision, error) { return kept, nil }})
+		if !errors.Is(err, errNotCached) {
+			return l, err
 		}
 	}
-	return nil
+	return t.observe(ctx, t.server())
+}
+
+// server reads from the API server.
+func (t *job) server() objectSource {
+	return objectSource{workload: t.getNamed, revisions: t.revisionsOf}
+}
+
+// watchCache reads from the watch cache.
+func (t *job) watchCache() objectSource {
+	return objectSource{cached: true, workload: func(_ context.Context, name string) (*unstructured.Unstructured, error) {
+		known := t.lastRead.known
+		if name != t.workload.WorkloadRef.Name {
+			known = nil
+		}
+		seen, _ := t.a.notifier.followed.get(t.target(name))
+		if o, ok := newer(seen.object, known); ok && !seen.left {
+			return o, nil
+		}
+		return nil, errNotCached
+	}, revisions: func(_ context.Context, of *unstructured.Unstructured) ([]keptRevision, error) {
+		return t.a.notifier.revisionsOf(t.kind, of)
+	}}
+}
+
+// decideFromCache decides from the watch cache if the result is to wait, to hold the workload, or to end a step after
+// which the next action reads again. Every other decision reads from the API server, because a watch may lag, and no
+// write that moves pods is based on one. The API server is also read in the first round of an attempt, when the pods
+// are to be checked, and after a refused write.
+func (t *rolloutJob) decideFromCache(ctx context.Context) (l *snapshot, d pods.NextAction, decided bool) {
+	now := t.Now()
+	if t.lastRead.known == nil || t.tech.CountsPods() || !now.Before(t.nextPodCheck) || !t.live() {
+		return nil, d, false
+	}
+	l, err := t.observe(ctx, t.watchCache())
+	if err != nil {
+		return nil, d, false
+	}
+	t.addProgress(l)
+	d = t.decide(l.seen)
+	switch d.Action {
+	case workload.ActWait:
+		return l, d, d.RecheckAfter == 0
+	case workload.ActDone:
+		return l, d, t.endsOnCache
+	}
+	return l, d, d.RemovesNoPod && t.rejected == ""
 }

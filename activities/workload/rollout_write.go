@@ -22,38 +22,34 @@ import (
 // newTemplate is the pod template to set: that of a revision, or the request's change applied to the stable one.
 func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workload.Template) (map[string]any, error) {
 	if from.Revision != "" {
-		template, ok := l.templates[from.Revision]
-		if !ok {
-			return nil, failure.New(failure.Refused,
-				"%s: its revision %s no longer exists, so the template is not available: set it by hand, then retry",
-				t.subject.Workload,
-				from.Revision)
+		if template := l.template(from.Revision); template != nil {
+			return template, nil
 		}
-		return template, nil
+		return nil, t.refuse("its revision %s no longer exists, so the template is not available: set it by hand, then "+
+			"retry", from.Revision)
 	}
+	stable := templateOf(l.object)
 	switch {
 	case t.change.Declared != nil:
 		return t.declaredTemplate(l)
 	case t.change.Revision != nil:
-		return t.recalledTemplate(l)
-	}
-	stable := templateOf(l.object)
-	if l.seen.Saved != nil {
-		kept, ok := l.templates[l.seen.Saved.Stable]
-		if !ok {
-			return nil, failure.New(failure.Refused,
-				"%s: its stable revision %s no longer exists, so the new version cannot be made from it: set the "+
-					"stable template by hand, then retry",
-				t.subject.Workload, l.seen.Saved.Stable)
+		r, kept := l.seen.RecalledRevision()
+		if !kept {
+			return nil, failure.New(failure.Refused, "%s", pods.NotKeptReason(t.workload, l.seen))
 		}
-		stable = kept
+		return l.template(r.Name), nil
+	case l.seen.Saved != nil:
+		if stable = l.template(l.seen.Saved.Stable); stable == nil {
+			return nil, t.refuse("its stable revision %s no longer exists, so the new version cannot be made from it: "+
+				"set the stable template by hand, then retry", l.seen.Saved.Stable)
+		}
 	}
 	if v := operation.VersionOf(t.change); v != nil {
-		return t.a.withVersion(ctx, t.subject.Workload, v, stable)
+		return t.withVersion(ctx, v, stable)
 	}
-	template, err := pods.Apply(t.change, t.subject.Workload.WorkloadRef.APIVersion, stable)
+	template, err := pods.Apply(t.change, t.workload.WorkloadRef.APIVersion, stable)
 	if err != nil {
-		return nil, failure.New(failure.Refused, "%s: %s", t.subject.Workload, err.Error())
+		return nil, t.refuse("%s", err.Error())
 	}
 	return template, nil
 }
@@ -66,23 +62,10 @@ func (t *rolloutJob) declaredTemplate(l *snapshot) (map[string]any, error) {
 			return template, nil
 		}
 	}
-	for _, r := range l.seen.Revisions {
-		if r.Template == digest {
-			return l.templates[r.Name], nil
-		}
+	if r, kept := l.seen.RevisionByTemplate(digest); kept {
+		return l.template(r.Name), nil
 	}
-	return nil, failure.New(failure.Refused, "%s: the pod template that is released is no longer on it: set it again "+
-		"by hand, then retry",
-		t.subject.Workload)
-}
-
-// recalledTemplate is the template of the earlier revision to which the rollout returns.
-func (t *rolloutJob) recalledTemplate(l *snapshot) (map[string]any, error) {
-	r, kept := l.seen.RecalledRevision()
-	if !kept {
-		return nil, failure.New(failure.Refused, "%s", pods.NotKeptReason(t.subject.Workload, l.seen))
-	}
-	return l.templates[r.Name], nil
+	return nil, t.refuse("the pod template that is released is no longer on it: set it again by hand, then retry")
 }
 
 // nextTemplate is the declared next template in the workload's annotation; nil without one.
@@ -94,16 +77,20 @@ func nextTemplate(o *unstructured.Unstructured) (template map[string]any) {
 }
 
 // determineDigest finds out, by a dry run, which digest the new template would get; only while the workflow does not
-// know it.
-func (t *rolloutJob) determineDigest(ctx context.Context, l *snapshot) error {
-	if t.change.Declared != nil { // it is on the workload as the API server stores it
+// know it. It fails with errNotCached instead of a dry run.
+func (t *rolloutJob) determineDigest(ctx context.Context, l *snapshot, cached bool) error {
+	switch {
+	case t.change.Declared != nil: // it is on the workload as the API server stores it
 		l.seen.Expected = t.change.Declared.Template
 		return nil
-	}
-	if !t.needsDigest(l) {
+	case !t.wantsNew, t.template != "", l.seen.Saved == nil, l.seen.Claim != t.subject.Claim, l.seen.Deleting:
 		return nil
 	}
-	if !t.digestForeseen(l) {
+	t.expected = cmp.Or(t.expected, t.foreseen.Digest(l.seen.UID, l.seen.Template))
+	if t.expected == "" {
+		if cached {
+			return errNotCached
+		}
 		template, err := t.dryRun(ctx, l)
 		if f := (*failure.Error)(nil); t.halting && errors.As(err, &f) {
 			return nil
@@ -117,18 +104,6 @@ func (t *rolloutJob) determineDigest(ctx context.Context, l *snapshot) error {
 	return nil
 }
 
-// digestForeseen reports whether the digest of the new template is known without a dry run.
-func (t *rolloutJob) digestForeseen(l *snapshot) bool {
-	t.expected = cmp.Or(t.expected, t.foreseen.Digest(l.seen.UID, l.seen.Template))
-	return t.expected != ""
-}
-
-// needsDigest reports whether the digest of the new template is needed, and not known to the workflow.
-func (t *rolloutJob) needsDigest(l *snapshot) bool {
-	return t.change.Declared == nil && t.wantsNew && t.template == "" && l.seen.Saved != nil &&
-		l.seen.Claim == t.subject.Claim && !l.seen.Deleting
-}
-
 // dryRun makes the API server validate and default the new template without a write.
 func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, error) {
 	template, err := t.newTemplate(ctx, l, workload.Template{})
@@ -138,8 +113,7 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.Resource, l.object.GetName()),
 		jsonpatch.Encode([]jsonpatch.Op{jsonpatch.Replace("/spec/template", template)}), true)
 	if kube.IsAny(err, kube.Rejected, kube.Refused) {
-		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s",
-			t.subject.Workload, kube.Text(err))
+		return nil, t.refuse("its cluster does not accept the new version: %s", kube.Text(err))
 	}
 	if err != nil {
 		return nil, err
@@ -156,10 +130,14 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workload.Write) 
 		if template, err = t.newTemplate(ctx, l, *w.Template); err != nil {
 			return nil, err
 		}
-		t.keepPackages(ctx, l, template)
+		before := templateOf(l.object)
+		if l.seen.Saved != nil {
+			before = l.template(l.seen.Saved.Stable)
+		}
+		t.keep(ctx, packageOf(before), packageOf(template))
 	}
 	if w.KeepRevision != "" {
-		keepTemplate(w, l.templates[w.KeepRevision])
+		keepTemplate(w, l.template(w.KeepRevision))
 	}
 	ops := patchOf(l.object, w, template)
 	// a user may have taken it over for repair since; a test for null passes if the annotation is absent

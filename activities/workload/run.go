@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,10 +28,8 @@ type operationJob struct {
 	fresh *unstructured.Unstructured
 	// restoreTemplate is the pod template that RESTORE sets; nil before it was found, and for other operations.
 	restoreTemplate map[string]any
-	// podsAt is the pod list from which a watch of the pods continues.
-	podsAt podList
-	// dry is true for a dry run: its packages need not be kept in the store.
-	dry bool
+	// podsAt is where a watch of the pods continues from the last read.
+	podsAt metav1.ListOptions
 	// end is the operation's result, once it is known.
 	end *workload.Ending
 }
@@ -44,17 +41,16 @@ func (a *Activities) Run(ctx context.Context, req operation.Request) (workload.R
 	if f := a.check(req); f != nil {
 		return workload.Result{}, attempt.ApplicationError(f)
 	}
-	job := a.operationJob(ctx, req, attempt.Terms{DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
-		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})
-	job.follow()
-	defer job.sub.leave()
-	if err := job.Run(ctx, job); err != nil {
-		a.events.recordFailure(job.lastRead.known, releaseOf(req.Claim), err)
-		return workload.Result{}, err
+	t := &operationJob{req: req, job: a.job(ctx, req.Workload, attempt.Terms{DeadlineSeconds: req.DeadlineSeconds,
+		SpentSeconds: req.SpentSeconds, UnreachableBudgetSeconds: req.UnreachableBudgetSeconds})}
+	defer t.follow()()
+	var result workload.Result
+	err := t.Run(ctx, t)
+	if err == nil {
+		result = *t.end.Result
 	}
-	a.events.record(job.lastRead.known, corev1.EventTypeNormal, eventEnded,
-		fmt.Sprintf("%s: %s", releaseOf(req.Claim), job.end.Result.Message))
-	return *job.end.Result, nil
+	a.events.record(t.lastRead.known, req.Claim, eventEnded, ": "+result.Message, err)
+	return result, err
 }
 
 // check refuses requests that are wrong whatever the state of the cluster.
@@ -70,12 +66,6 @@ func (a *Activities) check(req operation.Request) *failure.Error {
 		return failure.New(failure.Refused, "%s: %s", req.Workload, noVersions)
 	}
 	return nil
-}
-
-// operationJob begins an attempt at an operation.
-func (a *Activities) operationJob(ctx context.Context, req operation.Request, terms attempt.Terms) *operationJob {
-	k, _ := kindOf(req.Workload.WorkloadRef) // operation.Validate accepts no unknown kind
-	return &operationJob{job: a.job(ctx, req.Workload, k, terms), req: req}
 }
 
 // Reconcile reads the workload once and carries out the decision.
@@ -97,19 +87,19 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		return attempt.Next{}, t.deletePods(ctx, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
 	case workload.ActWait:
 		next := t.wait(d.Reason, false)
-		if d.WatchPods && t.podsAt.version != "" {
+		if d.WatchPods && t.podsAt.ResourceVersion != "" {
 			next.Listen = t.watchPods
 		}
 		return next, nil
 	default:
 		end, _ := d.Ending()
-		return t.endWith(&end)
+		return t.endWith(end)
 	}
 }
 
 // endWith ends the operation.
-func (t *operationJob) endWith(end *workload.Ending) (attempt.Next, error) {
-	t.end = end
+func (t *operationJob) endWith(end workload.Ending) (attempt.Next, error) {
+	t.end = &end
 	if end.Failure != nil {
 		return attempt.Next{}, end.Failure
 	}
@@ -153,15 +143,14 @@ func (t *operationJob) observe(ctx context.Context, live *unstructured.Unstructu
 // decide lets release/operation decide. It passes the pods when the decision needs them, or when it is time to check
 // what blocks them.
 func (t *operationJob) decide(ctx context.Context, o *object) (workload.NextAction, error) {
-	p := t.Progress()
-	seen := o.seen
+	p, seen := t.Progress(), &o.seen
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = t.Now(), p.Elapsed(), p.Held, p.Ending
 	seen.BlockedByBudget = t.takeBlockingBudget()
 	if seen.Claim == t.req.Claim {
 		// While the claim is on the workload, the last write has not been made.
 		t.Note(func(p *workload.Progress) { p.Held, p.Ending = true, nil })
 	}
-	d := operation.Decide(t.req, seen)
+	d := operation.Decide(t.req, *seen)
 	due := !seen.Now.Before(t.nextPodCheck)
 	if d.Action != workload.ActReadPods && (d.Action != workload.ActWait || !due) {
 		return d, nil
@@ -169,19 +158,28 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workload.NextActi
 	if due {
 		t.delayPodCheck()
 	}
-	list, err := t.a.pods(ctx, t.kind, o, t.req.MarkerName())
-	if err != nil {
+	if err := t.readPods(ctx, o); err != nil {
 		return d, err
 	}
-	if err := t.markRestored(ctx, o, list.pods); err != nil {
-		return d, err
-	}
-	t.podsAt = list
-	seen.Pods, seen.PodsSeen = list.pods, true
-	if d = operation.Decide(t.req, seen); d.RecheckAfter > 0 {
+	if d = operation.Decide(t.req, *seen); d.RecheckAfter > 0 {
 		t.podCheckWithin(d.RecheckAfter)
 	}
 	return d, nil
+}
+
+// readPods adds the pods that the workload owns.
+func (t *operationJob) readPods(ctx context.Context, o *object) (err error) {
+	o.seen.PodsSeen = true
+	t.podsAt, err = t.eachPod(ctx, o.Unstructured, func(pod *corev1.Pod, seen workload.Pod) {
+		if t.kind.owns(o.Unstructured, pod) {
+			seen.Marker = pod.Annotations[t.req.MarkerName()]
+			o.seen.Pods = append(o.seen.Pods, seen)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return t.markRestored(ctx, o)
 }
 
 // Failed restores what the operation has borrowed, if the cluster accepts that, when the operation is refused halfway.
@@ -241,7 +239,7 @@ func (t *operationJob) carryOutWrite(ctx context.Context, o *object, d workload.
 	}
 	after, err := t.write(ctx, o, d.Write)
 	if ends && after != nil {
-		return t.endWith(&end)
+		return t.endWith(end)
 	}
 	t.fresh = after
 	return attempt.Next{}, err
@@ -257,35 +255,29 @@ func (t *operationJob) write(ctx context.Context, o *object, w *workload.Write) 
 }
 
 // template is the pod template that a write sets; nil when it does not change the template.
-func (t *operationJob) template(ctx context.Context, o *object, w *workload.Write) (map[string]any, error) {
+func (t *operationJob) template(ctx context.Context, o *object, w *workload.Write) (template map[string]any,
+	err error) {
 	switch {
 	case w.Template == nil:
 		return nil, nil
-	case t.req.Restore != nil:
-		return t.templateToRestore(ctx, o)
+	case t.req.Restore == nil:
+		template, err = t.withVersion(ctx, t.req.Version(), templateOf(o.Unstructured))
+	case t.restoreTemplate == nil: // it existed when that was decided
+		err = t.refuse("the earlier pod template has just been removed from its cluster")
+	default:
+		template = t.restoreTemplate
 	}
-	template, err := t.a.withVersion(ctx, t.req.Workload, t.req.Version(), templateOf(o.Unstructured))
 	if err == nil {
-		// Soon no template names the previous package, and the task's record names it only at the end.
 		t.keep(ctx, o.seen.Package, packageOf(template))
 	}
 	return template, err
 }
 
-// keep protects packages in the party's store: soon no template names the previous one, and the task's record names it
-// only at the end.
-func (t *operationJob) keep(ctx context.Context, sha256 ...string) {
-	if !t.dry && t.a.options.Packages != nil {
-		t.a.options.Packages.Keep(ctx, sha256...)
-	}
-}
-
 // watchPods watches the workload, and its pods from the version that was last read.
 func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
-	seconds := int64(t.a.options.ListenFor/time.Second) + 1
-	pods, err := t.a.cluster.Client.CoreV1().Pods(t.req.Workload.Namespace).Watch(ctx, metav1.ListOptions{
-		LabelSelector: t.podsAt.selector, ResourceVersion: t.podsAt.version, TimeoutSeconds: &seconds,
-	})
+	options := t.podsAt
+	options.TimeoutSeconds = new(int64(t.a.options.ListenFor/time.Second) + 1)
+	pods, err := t.a.cluster.Client.CoreV1().Pods(t.req.Workload.Namespace).Watch(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -297,10 +289,10 @@ func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
 		case <-pods.ResultChan():
 		}
 		if pause.For(ctx, settle) == nil {
-			watch.Wake(t.sub.wake)
+			watch.Wake(t.wake)
 		}
 	}()
-	return t.sub.wake, nil
+	return t.wake, nil
 }
 
 // restoreJob restores what an unfinished operation borrowed.
@@ -317,14 +309,13 @@ type restoreJob struct {
 //
 // With Persist it fails with NotReady for every reason.
 func (a *Activities) Restore(ctx context.Context, req operation.RestoreRequest) (workload.Result, error) {
-	job := &restoreJob{operationJob: a.operationJob(ctx, req.Request, attempt.Terms{}), persist: req.Persist}
+	t := &restoreJob{operationJob: &operationJob{req: req.Request, job: a.job(ctx, req.Workload, attempt.Terms{})},
+		persist: req.Persist}
 	if f := a.check(req.Request); f != nil {
-		return workload.Result{}, attempt.ApplicationError(job.Failed(ctx, f))
+		return workload.Result{}, attempt.ApplicationError(t.Failed(ctx, f))
 	}
-	if err := job.Run(ctx, job); err != nil {
-		return workload.Result{}, err
-	}
-	return job.result, nil
+	err := t.Run(ctx, t)
+	return t.result, err
 }
 
 // Reconcile reads once and restores.
@@ -338,10 +329,8 @@ func (t *restoreJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	case kube.IsAny(err, kube.Missing):
 		t.result.Message = "nothing to restore: the workload no longer exists"
 	case kube.IsAny(err, kube.Refused):
-		return attempt.Next{}, failure.New(failure.Refused,
-			"%s: its cluster refuses to restore its settings: %s. The engine retries until it succeeds: correct the "+
-				"policy or webhook that refuses it",
-			t.req.Workload, kube.Text(err))
+		return attempt.Next{}, t.refuse("its cluster refuses to restore its settings: %s. The engine retries until it "+
+			"succeeds: correct the policy or webhook that refuses it", kube.Text(err))
 	default:
 		return attempt.Next{}, err
 	}

@@ -62,6 +62,19 @@ func Encode(value any) []byte {
 	return raw
 }
 
+// Undo returns the patch that restores the values of an original object at these pointers.
+func Undo(original map[string]any, pointers []string) []Op {
+	var undo []Op
+	for _, p := range pointers {
+		if value, there := At(original, p); there {
+			undo = append(undo, Add(p, value))
+		} else {
+			undo = append(undo, Remove(p))
+		}
+	}
+	return undo
+}
+
 // ParseUndo reads a patch of adds and removes that was saved on an object. It rejects other operations, and changes of
 // a pointer that was not borrowed: then another client has edited the saved patch.
 func ParseUndo(text string, borrowed func(pointer string) bool) ([]Op, error) {

@@ -133,6 +133,15 @@ func (r SettledState) UnblocksController(disturbed []string, edited bool) bool {
 	return edited || len(disturbed) > 0
 }
 
+// SettledOn returns the value of AnnotationSettled among these annotations; nil if it is absent or cannot be read.
+func SettledOn(annotations map[string]string) *SettledState {
+	var s SettledState
+	if json.Unmarshal([]byte(annotations[AnnotationSettled]), &s) != nil {
+		return nil
+	}
+	return &s
+}
+
 // ParseSaved reads the value of operation.AnnotationRollout.
 func ParseSaved(text string) (*Saved, error) {
 	var s Saved

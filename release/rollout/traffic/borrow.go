@@ -287,14 +287,7 @@ func withoutDuplicateParents(ops []jsonpatch.Op) []jsonpatch.Op {
 
 // undoTo returns the patch that restores these places of the original and removes the marks.
 func undoTo(original Object, paths []string) []jsonpatch.Op {
-	var undo []jsonpatch.Op
-	for _, p := range slices.Compact(slices.Sorted(slices.Values(paths))) {
-		if value, there := jsonpatch.At(original, p); there {
-			undo = append(undo, jsonpatch.Add(p, value))
-		} else {
-			undo = append(undo, jsonpatch.Remove(p))
-		}
-	}
+	undo := jsonpatch.Undo(original, slices.Compact(slices.Sorted(slices.Values(paths))))
 	for _, m := range marks {
 		undo = append(undo, jsonpatch.Remove(m))
 	}
