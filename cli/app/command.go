@@ -137,7 +137,9 @@ func (a *App) CompleteAll(list Lister) cobra.CompletionFunc {
 
 // ActorFlags holds the flags that are recorded with a change: actor, reason and idempotency key.
 type ActorFlags struct {
-	Actor, Reason, Key string
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Key    string `json:"key,omitempty"`
 }
 
 // Flags adds --actor, --reason and --key; key describes the last one.

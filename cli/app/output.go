@@ -161,20 +161,16 @@ func (a *App) AgeIfAny(t *time.Time) string {
 	return a.Age(*t)
 }
 
-// ParseOneOf parses the values of a flag, ignoring case; nil if there are none.
-func ParseOneOf[T ~string](flag string, names []string, known []T) (*[]T, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	var values []T
+// ParseOneOf parses the values of a flag, ignoring case, and returns them as they are known.
+func ParseOneOf[T ~string](flag string, names []string, known []T) (values []string, err error) {
 	for _, name := range names {
 		n := slices.IndexFunc(known, func(v T) bool { return strings.EqualFold(string(v), name) })
 		if n < 0 {
 			return nil, invalidChoice(flag, name, known)
 		}
-		values = append(values, known[n])
+		values = append(values, string(known[n]))
 	}
-	return &values, nil
+	return values, nil
 }
 
 // CheckOneOf returns an error if the value of a flag is neither empty nor known.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 		return nil
 	}
 	a.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
-		l := &list[Item, Object]{Noun: n, api: api, names: names, limit: int(o.limit)}
+		l := &lister[Item, Object]{Noun: n, api: api, names: names, limit: int(o.limit)}
 		if o.watch {
 			return l.watch(c.Context())
 		}
@@ -80,7 +81,7 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 	return command
 }
 
-type list[Item, Object any] struct {
+type lister[Item, Object any] struct {
 	*Noun[Item, Object]
 	api   *client.Client
 	names []string
@@ -88,10 +89,8 @@ type list[Item, Object any] struct {
 }
 
 // read reads the items and returns the requested names that are missing.
-func (l *list[Item, Object]) read(ctx context.Context) (items []Item, missing []string, err error) {
-	items, err = apiclient.AllPages(l.limit, func(limit int, cursor *string) ([]Item, string, error) {
-		return l.Page(ctx, l.api, limit, cursor)
-	})
+func (l *lister[Item, Object]) read(ctx context.Context) (items []Item, missing []string, err error) {
+	items, err = apiclient.ReadAll[Item](ctx, l.api, l.list(), l.limit)
 	if len(l.names) > 0 {
 		items = slices.DeleteFunc(items, func(item Item) bool { return !slices.Contains(l.names, l.Key(item)) })
 		missing = slices.DeleteFunc(slices.Clone(l.names), func(name string) bool {
@@ -104,7 +103,7 @@ func (l *list[Item, Object]) read(ctx context.Context) (items []Item, missing []
 	return items, missing, err
 }
 
-func (l *list[Item, Object]) print(ctx context.Context) error {
+func (l *lister[Item, Object]) print(ctx context.Context) error {
 	a := l.App
 	items, missing, err := l.read(ctx)
 	if err != nil {
@@ -131,7 +130,7 @@ func (l *list[Item, Object]) print(ctx context.Context) error {
 
 // watch prints the items, and then the changed ones, until the context ends. Only the first read may fail; later
 // failures are retried.
-func (l *list[Item, Object]) watch(ctx context.Context) error {
+func (l *lister[Item, Object]) watch(ctx context.Context) error {
 	a := l.App
 	table, seen := render.NewTable(l.Titles...), map[string]string(nil)
 	for {
@@ -156,7 +155,7 @@ func (l *list[Item, Object]) watch(ctx context.Context) error {
 }
 
 // printChanges prints the items that differ from those seen before, and the names of items that are no longer listed.
-func (l *list[Item, Object]) printChanges(table *render.Table, items []Item,
+func (l *lister[Item, Object]) printChanges(table *render.Table, items []Item,
 	seen map[string]string) (now map[string]string, err error) {
 	a := l.App
 	now = map[string]string{}
@@ -184,7 +183,7 @@ func (l *list[Item, Object]) printChanges(table *render.Table, items []Item,
 }
 
 // fingerprint returns the text of an item without the columns that change with time, to detect changes.
-func (l *list[Item, Object]) fingerprint(item Item) string {
+func (l *lister[Item, Object]) fingerprint(item Item) string {
 	if l.App.Output != app.Table {
 		text, _ := json.Marshal(item) // printing the item reports the error
 		return string(text)
@@ -198,19 +197,20 @@ func (l *list[Item, Object]) fingerprint(item Item) string {
 	return strings.Join(cells, "\x00")
 }
 
-// HistoryCommand returns `history`, which lists the releases of one object, newest first; what names the releases.
+// HistoryCommand returns `history`, which lists the releases of one object, newest first. what names the releases; list,
+// if not nil, returns another request for them than for the history below the object.
 func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what string,
-	page func(ctx context.Context, api *client.Client, name string, limit int, cursor *string) ([]Release, string,
-		error),
-	titles []string, row func(Release) []string) *cobra.Command {
+	list func(name string) apiclient.Request, titles []string, row func(Release) []string) *cobra.Command {
 	var most app.Limit
 	command := &cobra.Command{Use: "history " + n.Argument}
 	n.InitReadCommand(command, func() error {
 		return most.Check(what)
 	}, func(c *cobra.Command, api *client.Client, name string) error {
-		releases, err := apiclient.AllPages(int(most), func(limit int, cursor *string) ([]Release, string, error) {
-			return page(c.Context(), api, name, limit, cursor)
-		})
+		request := n.request(http.MethodGet, name, "/history")
+		if list != nil {
+			request = list(name)
+		}
+		releases, err := apiclient.ReadAll[Release](c.Context(), api, request, int(most))
 		if err == nil && len(releases) == 0 { // read the object, to report a name that does not exist
 			_, err = n.Read(c.Context(), api, name)
 		}

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,21 +21,21 @@ import (
 	"slipway.io/slipway/release/phrase"
 )
 
-// Noun describes a kind of object: its names, its API calls and how it is printed. Item is the type in lists, Object
-// the complete type.
+// Noun describes a kind of object: its names, its place in the API and how it is printed. Item is the type in lists,
+// Object the complete type.
 type Noun[Item, Object any] struct {
 	App *app.App
 	// Command is the word on the command line, Name the one in messages.
 	Command, Name string
-	// Argument is the placeholder of an object's name in usage lines: NAME or ID.
-	Argument string
+	// Collection is the path of the objects in the API. Argument is the placeholder of an object's name in usage lines:
+	// NAME or ID. Example is a name in examples.
+	Collection, Argument, Example string
 	// Scope holds the namespace flags of a namespaced object; nil for others. Its flags are among Flags.
 	Scope *app.ScopeFlags
 	// Flags adds the flags that every command of this kind has.
 	Flags func(*cobra.Command)
-
-	// Page reads one page of the list.
-	Page func(ctx context.Context, api *client.Client, limit int, cursor *string) (items []Item, next string, err error)
+	// Filter selects the objects of a list.
+	Filter url.Values
 	// Key returns the name of an item, Note its description in shell completion.
 	Key, Note func(Item) string
 	// Titles and Row define the table of a list. ReadExtra, if not nil, first reads data that the list does not
@@ -42,13 +45,15 @@ type Noun[Item, Object any] struct {
 	ReadExtra func(ctx context.Context, api *client.Client, items []Item) error
 	// Empty is the message for an empty list.
 	Empty string
-
-	// Read reads one object, Describe prints it for users, and Encode, if not nil, writes it as YAML.
-	Read     func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[Object], error)
-	Describe func(a *app.App, name string, object Object) error
+	// Prepare, if not nil, reads what the text output of one object needs besides it. Describe prints an object.
+	Prepare  func(ctx context.Context, api *client.Client)
+	Describe func(name string, object Object) error
+	// Document, if not nil, returns the object as documents contain it, and Encode writes it as YAML. Otherwise the
+	// API's response is printed.
+	Document func(name string, object Object) any
 	Encode   func(Object) ([]byte, error)
-	// Delete deletes one object.
-	Delete func(ctx context.Context, api *client.Client, name string) error
+	// Release defines how a release is watched.
+	Release Release[Object]
 }
 
 func (n *Noun[Item, Object]) withArticle() string {
@@ -93,9 +98,60 @@ func (n *Noun[Item, Object]) oneArgument() cobra.PositionalArgs {
 	return app.OneArgument(n.withArticle(), n.Argument)
 }
 
+// Filtered returns the noun with another filter.
+func (n *Noun[Item, Object]) Filtered(filter url.Values) *Noun[Item, Object] {
+	filtered := *n
+	filtered.Filter = filter
+	return &filtered
+}
+
+// list returns the request for the list of the objects.
+func (n *Noun[Item, Object]) list() apiclient.Request {
+	query := url.Values{}
+	maps.Copy(query, n.Filter)
+	if n.Scope != nil {
+		setIfGiven(query, "namespace", n.Scope.Namespace)
+		setIfGiven(query, "party", n.Scope.Party)
+	}
+	return apiclient.Request{Path: n.Collection, Query: query}
+}
+
+func setIfGiven(query url.Values, name, value string) {
+	if value != "" {
+		query.Set(name, value)
+	}
+}
+
+// Object returns the name of a namespaced object from NAMESPACE/NAME and the flags.
+func (n *Noun[Item, Object]) Object(key string) app.ObjectName {
+	namespace, name, _ := strings.Cut(key, "/")
+	return app.ObjectName{Party: n.Scope.Party, Namespace: namespace, Name: name}
+}
+
+// request returns a request for an object, or for what is below it.
+func (n *Noun[Item, Object]) request(method, name, below string) apiclient.Request {
+	r := apiclient.Request{Method: method, Path: apiclient.Path(n.Collection, name) + below}
+	if n.Scope != nil {
+		if party := n.Object(name).PartyParam(); party != nil {
+			r.Query = url.Values{"party": {*party}}
+		}
+	}
+	return r
+}
+
+// Read reads one object.
+func (n *Noun[Item, Object]) Read(ctx context.Context, api *client.Client, name string) (apiclient.Reply[Object],
+	error) {
+	reply, err := apiclient.Read[Object](n.request(http.MethodGet, name, "").Send(ctx, api))
+	if err == nil && n.Prepare != nil && n.App.Output == app.Table {
+		n.Prepare(ctx, api)
+	}
+	return reply, err
+}
+
 // Completion lists the names of objects for shell completion, without the namespace if -n is set.
 func (n *Noun[Item, Object]) Completion(ctx context.Context, api *client.Client) ([]string, error) {
-	items, _, err := n.Page(ctx, api, apiclient.PageSize, nil)
+	items, err := apiclient.ReadAll[Item](ctx, api, n.list(), apiclient.PageSize)
 	var entries []string
 	for _, item := range items {
 		name := n.Key(item)
@@ -160,10 +216,14 @@ func (n *Noun[Item, Object]) GetCommand(short string) *cobra.Command {
 				a.Printf(a.Out, "%s", text)
 				return err
 			}
-			if done, err := a.PrintObject(answer.Raw); done || err != nil {
+			var shown any = answer.Raw
+			if n.Document != nil {
+				shown = n.Document(name, answer.Value)
+			}
+			if done, err := a.PrintObject(shown); done || err != nil {
 				return err
 			}
-			return n.Describe(a, name, answer.Value)
+			return n.Describe(name, answer.Value)
 		})
 }
 
@@ -197,7 +257,7 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 	var outcomes []deleted
 	failed := false
 	for _, name := range names {
-		err := n.Delete(c.Context(), api, name)
+		response, err := n.request(http.MethodDelete, name, "").Send(c.Context(), api)
 		outcome := deleted{Name: name, Deleted: err == nil}
 		if err != nil {
 			var problem *apiclient.ProblemError
@@ -206,7 +266,7 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 			}
 			outcome.Error, failed = err.Error(), true
 			a.Printf(a.Err, "%s", apiclient.Explain(err, a.MaxFindings))
-		} else if a.Output == app.Table {
+		} else if response.Body.Close(); a.Output == app.Table {
 			a.Printf(a.Out, "%s %s deleted\n", n.Name, name)
 		}
 		outcomes = append(outcomes, outcome)
@@ -225,6 +285,13 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Applier) *cobra.Command {
 	a := n.App
 	what.Noun = n.Name
+	if what.Put == nil {
+		what.Put = func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
+			put := n.request(http.MethodPut, d.Name, "")
+			put.ContentType, put.Body = apiclient.YAMLBody, d.Body
+			return manifest.ReadResult(put.Send(ctx, api))
+		}
+	}
 	var files []string
 	var name string
 	command := &cobra.Command{

@@ -2,8 +2,6 @@
 package party
 
 import (
-	"bytes"
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -11,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/noun"
@@ -36,12 +33,7 @@ If the home cluster has a namespace with the party's name, the party "default" s
 
 func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 	return &noun.Noun[client.PartyState, client.PartyState]{
-		App: a, Command: "party", Name: "party", Argument: "NAME",
-		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PartyState, string,
-			error) {
-			return apiclient.ReadPage[client.PartyState](
-				api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit, Cursor: cursor}))
-		},
+		App: a, Command: "party", Name: "party", Argument: "NAME", Collection: "parties",
 		Key:    func(p client.PartyState) string { return p.Name },
 		Note:   func(p client.PartyState) string { return p.Queue },
 		Titles: []string{"NAME", "REACHABLE", "LAST SEEN", "QUEUE", "NAMESPACE", "AGE"},
@@ -49,17 +41,11 @@ func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 			return []string{p.Name, string(p.Reachable), a.AgeIfAny(p.LastSeenAt), p.Queue, p.Namespace,
 				a.AgeIfAny(p.CreatedAt)}
 		},
-		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.PartyState], error) {
-			return apiclient.Read[client.PartyState](api.GetParty(ctx, name))
-		},
-		Describe: describe,
-		Delete: func(ctx context.Context, api *client.Client, name string) error {
-			return apiclient.NoContent(api.DeleteParty(ctx, name))
-		},
+		Describe: func(_ string, p client.PartyState) error { return describe(a, p) },
 	}
 }
 
-func describe(a *app.App, _ string, p client.PartyState) error {
+func describe(a *app.App, p client.PartyState) error {
 	reachable := map[party.Reachability]string{party.Reachable: "is reachable", party.Unreachable: "is unreachable",
 		party.Unknown: "may be reachable"}[p.Reachable]
 	a.Printf(a.Out, "party %s %s: %s\nworkers poll queue: %s\n", render.OneLine(p.Name), reachable,
@@ -98,10 +84,6 @@ All documents are validated before the first one is sent.`, `  slipway party app
 			Check: func(body []byte) strictyaml.Errors {
 				_, errors := party.Decode(body)
 				return errors
-			},
-			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
-				return manifest.ReadResult(api.PutPartyWithBody(ctx, d.Name, apiclient.YAMLBody,
-					bytes.NewReader(d.Body)))
 			},
 		})
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,8 +16,9 @@ import (
 )
 
 func historyCommand(n *plans) *cobra.Command {
-	command := noun.HistoryCommand(n, "tasks", task.PageOfTasks, task.HistoryTitles,
-		func(t client.TaskSummary) []string { return task.HistoryRow(n.App, t) })
+	command := noun.HistoryCommand(n, "tasks", func(name string) apiclient.Request {
+		return apiclient.Request{Path: "tasks", Query: url.Values{"plan": {name}}}
+	}, task.HistoryTitles, func(t client.TaskSummary) []string { return task.HistoryRow(n.App, t) })
 	command.Short = "List the tasks of a plan, newest first"
 	command.Long =
 		`List the running and past tasks of a plan, newest first. DONE and FAILED count services. FROM is the task that this

@@ -2,7 +2,6 @@
 package plan
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/manifest"
@@ -21,6 +19,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/window"
 )
 
 type plans = noun.Noun[client.PlanSummary, client.PlanDocument]
@@ -29,31 +28,21 @@ type plans = noun.Noun[client.PlanSummary, client.PlanDocument]
 func Command(a *app.App) *cobra.Command {
 	var names task.Names
 	n := &plans{
-		App: a, Command: "plan", Name: "plan", Argument: "NAME",
-		Page:   task.PageOfPlans,
+		App: a, Command: "plan", Name: "plan", Argument: "NAME", Collection: "plans",
 		Key:    func(p client.PlanSummary) string { return p.Name },
 		Note:   func(p client.PlanSummary) string { return p.Comment },
 		Titles: []string{"NAME", "ITEMS", "LATEST TASK", "AGE", "COMMENT"},
 		Row: func(p client.PlanSummary) []string {
 			return []string{p.Name, fmt.Sprint(p.Items), p.Task, a.Age(p.CreatedAt), p.Comment}
 		},
-		Empty: "There are no plans. Create one with `slipway plan apply -f FILE`.",
-		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.PlanDocument], error) {
-			answer, err := apiclient.Read[client.PlanDocument](api.GetPlan(ctx, name))
-			if a.Output == app.Table && err == nil {
-				names = task.ReadNames(ctx, api)
-			}
-			return answer, err
-		},
-		Describe: func(_ *app.App, name string, p client.PlanDocument) error {
+		Empty:   "There are no plans. Create one with `slipway plan apply -f FILE`.",
+		Prepare: func(ctx context.Context, api *client.Client) { names = task.ReadNames(ctx, api) },
+		Describe: func(name string, p client.PlanDocument) error {
 			a.Printf(a.Out, "plan %s%s\n%s\n%s", name, render.ReasonSuffix(p.Comment), timesText(p.Times),
 				wavesText(wavesOf(p), names))
 			return nil
 		},
 		Encode: plan.Encode, // keeps the documented order of the keys
-		Delete: func(ctx context.Context, api *client.Client, name string) error {
-			return apiclient.NoContent(api.DeletePlan(ctx, name))
-		},
 	}
 	get := n.GetCommand("Show the waves of a plan")
 	get.Long = "Show the waves of a plan. With -o yaml or json, print the document that `slipway plan apply -f - " +
@@ -78,11 +67,22 @@ All documents are validated before the first one is sent. Saving a plan does not
 				_, _, errors := plan.Decode(body)
 				return errors
 			},
-			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
-				return manifest.ReadResult(api.PutPlanWithBody(ctx, d.Name, apiclient.YAMLBody,
-					bytes.NewReader(d.Body)))
-			},
 		})
+}
+
+// timesText returns the times of a plan, one per line; "" if it has none.
+func timesText(times window.Times) string {
+	var text strings.Builder
+	if times.NotBefore != "" {
+		fmt.Fprintf(&text, "not before %s\n", render.OneLine(times.NotBefore))
+	}
+	for _, w := range times.Windows {
+		fmt.Fprintf(&text, "within a window %s\n", render.OneLine(w.String()))
+	}
+	for _, w := range times.Freezes {
+		fmt.Fprintf(&text, "outside a freeze %s\n", render.OneLine(w.String()))
+	}
+	return text.String()
 }
 
 func wavesOf(d plan.Document) []client.Wave {
@@ -119,7 +119,6 @@ func wavesText(waves []client.Wave, names task.Names) string {
 }
 
 func runCommand(n *plans) *cobra.Command {
-	a := n.App
 	var who app.ActorFlags
 	var options follow.Options
 	var times task.TimesFlags
@@ -143,12 +142,10 @@ plan's keys notBefore, windows and freezes. A waiting task shows when it will co
 		Example: `  slipway plan run shop --reason "release 2.4" --watch
   slipway plan run shop --key "$CI_PIPELINE_ID" --watch --timeout 30m
   slipway plan run shop --not-before 2026-12-01T06:00:00+01:00`,
-		Args:              app.ExactName("a plan", "NAME"),
-		ValidArgsFunction: a.Complete(n.Completion),
 	}
-	a.InitWriteCommand(command, func([]string) error { return errors.Join(options.Check(command), times.Read()) },
-		func(c *cobra.Command, api *client.Client, args []string) error {
-			return task.RunPlan(args[0], times).Run(c.Context(), a, api, who, options)
+	n.InitWriteCommand(command, func() error { return errors.Join(options.Check(command), times.Read()) },
+		func(c *cobra.Command, api *client.Client, name string) error {
+			return task.RunPlan(name, times).Run(c.Context(), n.App, api, who, options)
 		})
 	who.Flags(command, "idempotency `key`, unique to this run, such as a CI pipeline ID")
 	options.StartFlags(command, task.WatchHelp)

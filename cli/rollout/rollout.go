@@ -2,15 +2,16 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/noun"
@@ -29,10 +30,10 @@ func Command(a *app.App) *cobra.Command {
 		Use: n.Command, Aliases: []string{"rollouts", "ro"},
 		Short: "Release one workload step by step: canary or blue-green",
 	}
-	command.AddCommand(startCommand(a), validateCommand(a), listCommand(n),
+	command.AddCommand(startCommand(n), validateCommand(a), listCommand(n),
 		n.GetCommand("Show a rollout: its steps, split, wait and history"),
 		watchCommand(n), waitCommand(n), historyCommand(n), undoCommand(n))
-	for _, v := range verbs(n) {
+	for _, v := range verbs(a) {
 		command.AddCommand(n.VerbCommand(v, func(s client.Rollout) string {
 			return fmt.Sprintf("rollout %s is %s%s", keyOf(s), s.Phase, render.ReasonSuffix(s.Reason))
 		}))
@@ -48,7 +49,7 @@ func newNoun(a *app.App) *rollouts {
 	var where app.ScopeFlags
 	return &rollouts{
 		App: a, Command: "rollout", Name: "rollout", Argument: "NAME", Scope: &where, Flags: where.Flags,
-		Page:   pages(&where, client.ListRolloutsParams{}),
+		Collection: "rollouts", Example: "shop/web",
 		Key:    func(r client.RolloutSummary) string { return r.Namespace + "/" + r.Name },
 		Note:   func(r client.RolloutSummary) string { return string(r.Phase) },
 		Titles: []string{"NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "CHANGE", "REASON"},
@@ -58,38 +59,12 @@ func newNoun(a *app.App) *rollouts {
 				wait, since, a.Age(r.CreatedAt), r.Summary, r.Reason}
 		},
 		Empty: "No rollouts found.",
-		Read: func(ctx context.Context, api *client.Client, key string) (apiclient.Reply[client.Rollout], error) {
-			return readOne(ctx, api, nameOf(where.Party, key))
-		},
-		Describe: func(_ *app.App, _ string, s client.Rollout) error {
+		Describe: func(_ string, s client.Rollout) error {
 			a.Draw(DrawAll(a.Drawing(), s, follow.Footer("history", s.History, s.Workflow)...))
 			return nil
 		},
-	}
-}
-
-func nameOf(party, key string) app.ObjectName {
-	namespace, name, _ := strings.Cut(key, "/")
-	return app.ObjectName{Party: party, Namespace: namespace, Name: name}
-}
-
-func readOne(ctx context.Context, api *client.Client, n app.ObjectName) (apiclient.Reply[client.Rollout], error) {
-	return apiclient.Read[client.Rollout](api.GetRollout(ctx, n.Namespace, n.Name,
-		&client.GetRolloutParams{Party: n.PartyParam()}))
-}
-
-func pages(where *app.ScopeFlags, params client.ListRolloutsParams) func(context.Context, *client.Client, int,
-	*string) ([]client.RolloutSummary, string, error) {
-	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.RolloutSummary, string,
-		error) {
-		params.Limit, params.Cursor = &limit, cursor
-		if where.Namespace != "" {
-			params.Namespace = &where.Namespace
-		}
-		if where.Party != "" {
-			params.Party = &where.Party
-		}
-		return apiclient.ReadPage[client.RolloutSummary](api.ListRollouts(ctx, &params))
+		Release: noun.Release[rollout.Status]{Flags: watchHelp, ExitCodes: exitCodes, Ended: ended, ExitCode: exitCodeOf,
+			Renderer: follow.Renderer[rollout.Status]{Fit: Fit, Changes: Changes, Summary: Summary}},
 	}
 }
 
@@ -97,17 +72,14 @@ func listCommand(n *rollouts) *cobra.Command {
 	var inPhase, waitsFor []string
 	var steps bool
 	command := n.ListCommand("List the rollouts, newest first, each with its current or last release", noun.ListOptions{
-		Limited: true, Check: func() (err error) {
-			params := client.ListRolloutsParams{}
-			if params.Phase, err = app.ParseOneOf("phase", inPhase, phases); err != nil {
-				return err
-			}
-			params.WaitingFor, err = app.ParseOneOf("waiting-for", waitsFor, rollout.WaitKinds)
-			n.Page = pages(n.Scope, params)
+		Limited: true, Check: func() error {
+			inPhases, err := app.ParseOneOf("phase", inPhase, phases)
+			waits, wrong := app.ParseOneOf("waiting-for", waitsFor, rollout.WaitKinds)
+			n.Filter = url.Values{"phase": inPhases, "waitingFor": waits}
 			if steps {
 				showSteps(n)
 			}
-			return err
+			return cmp.Or(err, wrong)
 		}})
 	command.Example = `  slipway rollout list --waiting-for approval
   slipway rollout list -n shop --steps`
@@ -143,7 +115,9 @@ func showSteps(n *rollouts) {
 	statuses := map[app.ObjectName]rollout.Status{}
 	n.ReadExtra = func(ctx context.Context, api *client.Client, items []client.RolloutSummary) error {
 		for _, item := range items {
-			answer, err := readOne(ctx, api, nameOfSummary(item))
+			of := *n
+			of.Scope = &app.ScopeFlags{Party: item.Party}
+			answer, err := of.Read(ctx, api, n.Key(item))
 			if err != nil {
 				return err
 			}
@@ -170,13 +144,7 @@ func showSteps(n *rollouts) {
 
 func historyCommand(n *rollouts) *cobra.Command {
 	a := n.App
-	page := func(ctx context.Context, api *client.Client, key string, limit int,
-		cursor *string) ([]client.RolloutRelease, string, error) {
-		name := nameOf(n.Scope.Party, key)
-		return apiclient.ReadPage[client.RolloutRelease](api.GetRolloutHistory(ctx, name.Namespace, name.Name,
-			&client.GetRolloutHistoryParams{Party: name.PartyParam(), Limit: &limit, Cursor: cursor}))
-	}
-	command := noun.HistoryCommand(n, "releases", page,
+	command := noun.HistoryCommand(n, "releases", nil,
 		[]string{"REVISION", "STARTED", "PHASE", "TOOK", "BY", "IMAGES", "POD TEMPLATE", "REPLACED", "WHY"},
 		func(r client.RolloutRelease) []string {
 			s := r.Rollout

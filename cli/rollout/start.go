@@ -16,13 +16,15 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/manifest"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/strictyaml"
 )
 
-func startCommand(a *app.App) *cobra.Command {
+func startCommand(n *rollouts) *cobra.Command {
+	a := n.App
 	var request startRequest
 	var body requestBody
 	var who app.ActorFlags
@@ -53,12 +55,13 @@ With --watch, the command watches the rollout until it ends, and the exit code i
 	}
 	a.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		who.SetDefaults()
-		started, err := startOne(c.Context(), a, api, body, who.Key)
-		if err != nil {
-			return err
+		started, err := apiclient.Read[client.RolloutStarted](api.StartRolloutWithBody(c.Context(),
+			&client.StartRolloutParams{IdempotencyKey: &who.Key}, apiclient.JSONBody, bytes.NewReader(body.text)))
+		var problem *apiclient.ProblemError
+		if errors.As(err, &problem) {
+			problem.Findings = body.locateErrors(problem.Errors)
 		}
-		return reportStarted(c.Context(), a, api, started, "rollout "+startedName(started.Value).String()+" started",
-			options)
+		return starting{what: "rollout", key: who.Key, options: options}.report(c.Context(), n, api, started, err)
 	})
 	request.flags(command)
 	who.Flags(command, "idempotency `key`, unique to this release, such as a CI pipeline ID")
@@ -66,46 +69,67 @@ With --watch, the command watches the rollout until it ends, and the exit code i
 	return command
 }
 
-// reportStarted reports that a release has started, or watches it until it ends.
-func reportStarted(ctx context.Context, a *app.App, api *client.Client, started apiclient.Reply[client.RolloutStarted],
-	what string,
-	options follow.Options) error {
-	name := startedName(started.Value)
-	for _, w := range started.Value.Warnings {
-		a.Printf(a.Err, "warning: %s\n", render.OneLine(w))
+// starting is a request that starts a release: what it starts, its idempotency key, and the message when it has started.
+type starting struct {
+	what, key, text string
+	options         follow.Options
+}
+
+// report reports that the release has started, or watches it until it ends. If the response was lost, it prints how to
+// retry without starting another one.
+func (s starting) report(ctx context.Context, n *rollouts, api *client.Client,
+	started apiclient.Reply[client.RolloutStarted], err error) error {
+	if apiclient.OutcomeUnknown(err) {
+		n.App.Printf(n.App.Err, "It is unknown whether the %s was started. It is safe to repeat the command with "+
+			"--key %s.\n", s.what, s.key)
 	}
-	if options.Watch {
-		if a.Output == app.Table {
-			a.Printf(a.Err, "rollout %s\n", name)
-		}
-		return watchOne(ctx, a, api, name, options)
-	}
-	if done, err := a.PrintObject(started.Raw); done || err != nil {
+	if err != nil {
 		return err
 	}
-	a.Printf(a.Out, "%s\n", what)
-	a.Printf(a.Err, "To watch it: slipway rollout watch %s\n", name.CommandArgs())
-	return nil
+	r := started.Value
+	n.Scope.Party = r.Party
+	return n.ReportStarted(ctx, api, noun.Started{Name: r.Namespace + "/" + r.Name, Raw: started.Raw, Text: s.text,
+		Warnings: r.Warnings}, s.options)
 }
 
-func startedName(r client.RolloutStarted) app.ObjectName {
-	return app.ObjectName{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
-}
+func undoCommand(n *rollouts) *cobra.Command {
+	var who app.ActorFlags
+	var options follow.Options
+	var body client.RolloutUndoRequest
+	command := &cobra.Command{
+		Use:   "undo " + n.Argument,
+		Short: "Go back to an earlier version after a release has ended",
+		Long: `Go back to an earlier version after a release has ended. The undo uses the strategy of the last release, and
+the pod template of the version before it or of --to-revision. "slipway rollout history" shows the revisions.
+policy.rollbackWindow sets for how many versions back an undo skips the steps. While a release is running, use "slipway
+rollout rollback".
 
-// startOne starts the rollout. If the response is lost, it prints how to retry without starting another one.
-func startOne(ctx context.Context, a *app.App, api *client.Client, body requestBody,
-	key string) (apiclient.Reply[client.RolloutStarted], error) {
-	started, err := apiclient.Read[client.RolloutStarted](api.StartRolloutWithBody(ctx,
-		&client.StartRolloutParams{IdempotencyKey: &key}, apiclient.JSONBody, bytes.NewReader(body.text)))
-	var problem *apiclient.ProblemError
-	if errors.As(err, &problem) {
-		problem.Findings = body.locateErrors(problem.Errors)
+With --watch, the command watches the release until it ends, and the exit code is the outcome:
+
+` + exitCodes,
+		Example: `  slipway rollout undo shop/web --reason "the error rate is up" --watch
+  slipway rollout undo shop/web --to-revision 3`,
 	}
-	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err,
-			"It is unknown whether the rollout was started. It is safe to repeat the command with --key %s.\n", key)
+	check := func() error {
+		if command.Flags().Changed("to-revision") && body.ToRevision < 1 {
+			return app.Usagef("--to-revision must be 1 or greater")
+		}
+		return options.Check(command)
 	}
-	return started, err
+	n.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, key string) error {
+		who.SetDefaults()
+		body.Actor, body.Reason, body.Key = who.Actor, who.Reason, who.Key
+		name := n.Object(key)
+		started, err := apiclient.Read[client.RolloutStarted](api.UndoRollout(c.Context(), name.Namespace, name.Name,
+			&client.UndoRolloutParams{Party: name.PartyParam(), IdempotencyKey: &body.Key}, body))
+		return starting{what: "undo", key: body.Key, text: fmt.Sprintf("undo of rollout %s started", name),
+			options: options}.report(c.Context(), n, api, started, err)
+	})
+	who.Flags(command, "idempotency `key`, unique to this undo, such as a CI pipeline ID")
+	command.Flags().IntVar(&body.ToRevision, "to-revision", 0,
+		"`number` of the version in the history (default: the version before the last release)")
+	options.StartFlags(command, watchHelp)
+	return command
 }
 
 func validateCommand(a *app.App) *cobra.Command {

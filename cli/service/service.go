@@ -2,15 +2,12 @@
 package service
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/noun"
@@ -36,12 +33,7 @@ func Command(a *app.App) *cobra.Command {
 
 func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
 	return &noun.Noun[client.ServiceSummary, client.Service]{
-		App: a, Command: "service", Name: "service", Argument: "ID",
-		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.ServiceSummary, string,
-			error) {
-			return apiclient.ReadPage[client.ServiceSummary](
-				api.ListServices(ctx, &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
-		},
+		App: a, Command: "service", Name: "service", Argument: "ID", Collection: "services",
 		Key:    func(s client.ServiceSummary) string { return s.ID },
 		Note:   func(s client.ServiceSummary) string { return s.DisplayName },
 		Titles: []string{"ID", "NAME", "WORKLOADS", "AGE"},
@@ -52,14 +44,8 @@ func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
 			}
 			return []string{s.ID, s.DisplayName, strings.Join(workloads, ", "), a.Age(s.CreatedAt)}
 		},
-		Empty: "The catalogue is empty. Add services with `slipway service apply -f FILE`.",
-		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[client.Service], error) {
-			return apiclient.Read[client.Service](api.GetService(ctx, id))
-		},
-		Describe: describe,
-		Delete: func(ctx context.Context, api *client.Client, id string) error {
-			return apiclient.NoContent(api.DeleteService(ctx, id))
-		},
+		Empty:    "The catalogue is empty. Add services with `slipway service apply -f FILE`.",
+		Describe: func(id string, s client.Service) error { return describe(a, id, s) },
 	}
 }
 
@@ -102,10 +88,6 @@ All documents are validated before the first one is sent.`, `  slipway service a
 			Check: func(body []byte) strictyaml.Errors {
 				_, errors := strategy.DecodeService(body)
 				return errors
-			},
-			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
-				return manifest.ReadResult(api.PutServiceWithBody(ctx, d.Name, apiclient.YAMLBody,
-					bytes.NewReader(d.Body)))
 			},
 		})
 }

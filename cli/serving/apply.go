@@ -62,13 +62,13 @@ it, and the exit code is the outcome:`,
 }
 
 type applier struct {
-	*app.App
+	*servings
 	mode    mode
 	options follow.Options
 }
 
-func filesCommand(a *app.App, m mode) *cobra.Command {
-	o := &applier{App: a, mode: m}
+func filesCommand(n *servings, m mode) *cobra.Command {
+	o := &applier{servings: n, mode: m}
 	var files []string
 	var documents []manifest.Document
 	command := &cobra.Command{Use: m.name + " -f FILE", Short: m.short, Example: m.example, Args: cobra.NoArgs}
@@ -77,7 +77,7 @@ func filesCommand(a *app.App, m mode) *cobra.Command {
 		if err := o.options.Check(command); err != nil {
 			return err
 		}
-		documents, err = manifest.KusciaReader{Kind: manifest.KindServing, Updates: m.updates}.Read(a, files)
+		documents, err = manifest.KusciaReader{Kind: manifest.KindServing, Updates: m.updates}.Read(n.App, files)
 		servings := 0
 		for _, d := range documents {
 			if d.Kind == manifest.KindServing {
@@ -90,7 +90,7 @@ func filesCommand(a *app.App, m mode) *cobra.Command {
 		}
 		return err
 	}
-	a.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+	n.App.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		return o.run(c.Context(), api, documents)
 	})
 	manifest.FileFlag(command, &files)
@@ -105,10 +105,10 @@ func (o *applier) run(ctx context.Context, api *client.Client, documents []manif
 	}
 	last := documents[len(documents)-1].Name
 	if o.options.Watch {
-		return watchOne(ctx, o.App, api, last, o.options)
+		return watchOne(ctx, o.servings, api, last, o.options)
 	}
-	if o.Output == app.Table {
-		o.Printf(o.Err, "To watch it: slipway serving watch %s\n", last)
+	if o.App.Output == app.Table {
+		o.App.Printf(o.App.Err, "To watch it: slipway serving watch %s\n", last)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (o *applier) put(ctx context.Context, api *client.Client, d manifest.Docume
 	case o.mode.creates:
 		params.Generation = &current.Generation
 	case o.mode.updates:
-		answer, err := apiclient.Read[serving.View](api.GetServing(ctx, d.Name))
+		answer, err := o.Read(ctx, api, d.Name)
 		if err != nil {
 			return result, err
 		}

@@ -2,16 +2,15 @@
 package serving
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -37,12 +36,12 @@ or from Kuscia's request. The engine updates all parties; an update that fails f
 for all.`,
 	}
 	for _, mode := range modes {
-		command.AddCommand(filesCommand(a, mode))
+		command.AddCommand(filesCommand(n, mode))
 	}
 	command.AddCommand(get, remove, n.ListCommand("List the servings, with their state", noun.ListOptions{}),
 		watchCommand(n),
 		historyCommand(n))
-	for _, v := range verbs(n) {
+	for _, v := range verbs(a) {
 		command.AddCommand(n.VerbCommand(v, stateText))
 	}
 	return command
@@ -50,11 +49,7 @@ for all.`,
 
 func newNoun(a *app.App) *servings {
 	return &servings{
-		App: a, Command: "serving", Name: "serving", Argument: "ID",
-		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]serving.View, string, error) {
-			return apiclient.ReadPage[serving.View](
-				api.ListServings(ctx, &client.ListServingsParams{Limit: &limit, Cursor: cursor}))
-		},
+		App: a, Command: "serving", Name: "serving", Argument: "ID", Collection: "servings", Example: "serving-01",
 		Key:    func(s serving.View) string { return s.ID },
 		Note:   func(s serving.View) string { return string(s.Phase) },
 		Titles: []string{"ID", "STATE", "PARTIES", "OPERATION", "WAITS FOR", "SINCE", "AGE", "REASON"},
@@ -69,27 +64,20 @@ func newNoun(a *app.App) *servings {
 				render.ReasonAndMessage(s.Reason, s.Message)}
 		},
 		Empty: "There are no servings. Create one with `slipway serving create -f FILE`.",
-		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[serving.View], error) {
-			return apiclient.Read[serving.View](api.GetServing(ctx, id))
-		},
-		Describe: func(_ *app.App, _ string, v serving.View) error {
+		Describe: func(_ string, v serving.View) error {
 			a.Draw(drawAll(a.Drawing(), v))
 			return nil
 		},
-		Delete: func(ctx context.Context, api *client.Client, id string) error {
-			return apiclient.NoContent(api.DeleteServing(ctx, id))
-		},
+		// A serving never ends: it may be changed at any time.
+		Release: noun.Release[serving.View]{Flags: watchHelp, ExitCodes: exitCodes, ExitCode: exitCodeOf,
+			Ended:    func(serving.View) bool { return false },
+			Renderer: follow.Renderer[serving.View]{Fit: Fit, Changes: changes, Summary: summary}},
 	}
 }
 
 func historyCommand(n *servings) *cobra.Command {
-	page := func(ctx context.Context, api *client.Client, id string, limit int, cursor *string) ([]serving.Release,
-		string, error) {
-		return apiclient.ReadPage[serving.Release](api.GetServingHistory(ctx, id,
-			&client.GetServingHistoryParams{Limit: &limit, Cursor: cursor}))
-	}
 	titles := []string{"STARTED", "OPERATION", "GENERATION", "STATE", "TOOK", "VERSION", "MESSAGE"}
-	command := noun.HistoryCommand(n, "operations", page, titles, func(r serving.Release) []string {
+	command := noun.HistoryCommand(n, "operations", nil, titles, func(r serving.Release) []string {
 		return []string{render.Clock(r.StartedAt, n.App.Now()), r.Kind, fmt.Sprint(r.Generation), string(r.State),
 			n.App.Elapsed(&r.StartedAt, r.FinishedAt),
 			r.Version, render.Cell(r.Message)}
@@ -100,4 +88,80 @@ With -o json or yaml, each operation is printed completely, with the requested s
 decisions.`
 	command.Example = `  slipway serving history serving-01 --limit 5`
 	return command
+}
+
+// verbs returns the verbs in the order of the help.
+func verbs(a *app.App) []noun.Verb[serving.View] {
+	return []noun.Verb[serving.View]{
+		{Name: string(serving.VerbApprove), Short: "Approve the next party of an update",
+			Long: "Approve the party that waits for approval, if the serving's policy has approval: betweenParties. The " +
+				"command shows the party and asks for confirmation. Without a terminal, use --party, --gate or --yes. " +
+				"If the update has moved on in the meantime, the engine rejects the approval.",
+			ExampleReason: "alice's numbers are good",
+			Flags: func(command *cobra.Command, body *noun.VerbBody) {
+				command.Flags().StringVar(&body.Party, "party", "", "the `party` that is meant; if another party waits, "+
+					"the command is rejected (default: the waiting party)")
+				body.ConfirmFlags(command, "party", "waiting party")
+			},
+			Confirm: func(v serving.View, body *noun.VerbBody) error { return confirm(a, v, body) }},
+		{Name: string(serving.VerbPause), Short: "Pause the operation on a serving",
+			Long: "Pause the operation on a serving. Parties already started continue; no other party starts until it is " +
+				"resumed.",
+			ExampleReason: "wait for the database team"},
+		{Name: string(serving.VerbResume), Short: "Resume a paused operation", Long: "Resume a paused operation.",
+			ExampleReason: "the database is ready"},
+		{Name: string(serving.VerbStop), Short: "Roll an update back in all parties",
+			Long: "Roll an update back: all parties return to the previous version, because an update is all or nothing. " +
+				"A creation cannot be stopped: delete the serving instead.",
+			ExampleReason: "alice's numbers are bad"},
+	}
+}
+
+// noGate is the gate of an approval that was sent while no party was waiting. It never matches, so the approval cannot
+// apply to a party that starts waiting in the meantime.
+const noGate = "nobody-waited"
+
+// confirm shows the party, asks for confirmation and sends the gate of this party. If the user named the party, it does
+// not ask; if another party waits, it sends only the party, and the engine rejects it.
+func confirm(a *app.App, v serving.View, body *noun.VerbBody) error {
+	w := waitOf(v)
+	if w == nil || w.Kind != serving.WaitApproval {
+		if body.Party == "" {
+			body.Gate = noGate // the engine's error explains why there is nothing to approve
+		}
+		return nil
+	}
+	a.Printf(a.Err, "approve serving %s, waiting for %s since %s\n", v.ID, waitText(w),
+		render.Clock(w.Since.Time, a.Now()))
+	for _, line := range a.Drawing().Render(partyLines(v.Parties), render.Unbounded) {
+		a.Printf(a.Err, "%s\n", line)
+	}
+	if body.Party != "" && body.Party != w.Party {
+		return nil
+	}
+	body.Gate = w.Gate
+	if body.Party != "" || body.Yes {
+		return nil
+	}
+	return a.RequireConfirmation(fmt.Sprintf("Approve %s?", render.OneLine(w.Party)),
+		fmt.Sprintf("--party %s, --gate or --yes", render.OneLine(w.Party)))
+}
+
+// waitOf returns what the serving's operation waits for from a user; nil if it is not waiting.
+func waitOf(v serving.View) *kuscia.WaitingFor {
+	if v.Operation == nil {
+		return nil
+	}
+	return v.Operation.WaitingFor
+}
+
+// waitText returns, for example, "approval of bob".
+func waitText(w *kuscia.WaitingFor) string {
+	switch w.Kind {
+	case serving.WaitApproval:
+		return render.OneLine("approval of " + w.Party)
+	case serving.WaitResume:
+		return "resume"
+	}
+	return render.OneLine(w.Kind)
 }

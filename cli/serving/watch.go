@@ -67,45 +67,29 @@ func operationFailed(v serving.View) bool {
 }
 
 func watchCommand(n *servings) *cobra.Command {
-	command := n.WatchCommand(
+	return n.WatchCommand(
 		`Watch a serving until it is Available or Failed. On a terminal, the parties are updated in place. In a pipe, each
 change is printed as one line; with -o json or yaml, the complete serving is printed at each change. Lost connections
 are reopened, for as long as it takes.
 
 The command also waits for unreachable parties and for approvals, unless flags say otherwise. A serving that is being
-deleted is watched until it is deleted. The exit code is the outcome:
-
-`+exitCodes, watchHelp, func(ctx context.Context, api *client.Client, id string, o follow.Options) error {
-			return watchOne(ctx, n.App, api, id, o)
+deleted is watched until it is deleted. The exit code is the outcome:`, "serving-01 --timeout 15m --exit-on-interrupted",
+		func(ctx context.Context, api *client.Client, id string, o follow.Options) error {
+			return watchOne(ctx, n, api, id, o)
 		})
-	command.Example = `  slipway serving watch serving-01
-  slipway serving watch serving-01 --timeout 15m --exit-on-interrupted`
-	return command
 }
 
-func watchOne(ctx context.Context, a *app.App, api *client.Client, id string, options follow.Options) error {
+func watchOne(ctx context.Context, n *servings, api *client.Client, id string, options follow.Options) error {
 	deleted := false
-	err := follow.Watch(ctx, a, follow.Watched[serving.View]{
-		DisplayName: "serving " + id, ResumeCommand: "slipway serving watch " + id,
-		Read: func(ctx context.Context) (serving.View, error) {
-			answer, err := apiclient.Read[serving.View](api.GetServing(ctx, id))
-			return answer.Value, err
-		},
-		Open: func(ctx context.Context, last *string) (*http.Response, error) {
-			return api.WatchServing(ctx, id, &client.WatchServingParams{LastEventID: last})
-		},
-		// A serving never ends: it may be changed at any time.
-		Ended: func(serving.View) bool { return false },
-		ExitCode: func(v serving.View) (int, bool) {
-			deleted = v.DeletedAt != nil
-			return exitCodeOf(options, v)
-		},
-		Timeout:  options.Timeout,
-		Renderer: follow.Renderer[serving.View]{Fit: Fit, Changes: changes, Summary: summary},
-	})
+	w := n.Watched(api, id, options)
+	w.ExitCode = func(v serving.View) (int, bool) {
+		deleted = v.DeletedAt != nil
+		return exitCodeOf(options, v)
+	}
+	err := follow.Watch(ctx, n.App, w)
 	var problem *apiclient.ProblemError
 	if deleted && errors.As(err, &problem) && problem.Status == http.StatusNotFound {
-		a.Printf(a.Err, "serving %s was deleted\n", id)
+		n.App.Printf(n.App.Err, "serving %s was deleted\n", id)
 		return nil
 	}
 	return err

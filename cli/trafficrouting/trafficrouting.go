@@ -2,8 +2,6 @@
 package trafficrouting
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"strings"
 
@@ -11,7 +9,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/noun"
@@ -30,11 +27,6 @@ NAME. -n sets the namespace for documents that do not have one.`,
 			Read: func(files []string, name string) ([]manifest.Document, error) {
 				return readAll(a, files, *n.Scope, name)
 			},
-			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
-				namespace, name, _ := strings.Cut(d.Name, "/")
-				return manifest.ReadResult(api.PutTrafficRoutingWithBody(ctx, namespace, name, apiclient.YAMLBody,
-					bytes.NewReader(d.Body)))
-			},
 		})
 	apply.Aliases = []string{"put"}
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"trafficroutings", "tr"},
@@ -50,16 +42,9 @@ NAME. -n sets the namespace for documents that do not have one.`,
 func routings(a *app.App) *noun.Noun[client.TrafficRouting, client.TrafficRouting] {
 	var where app.ScopeFlags
 	return &noun.Noun[client.TrafficRouting, client.TrafficRouting]{
-		App: a, Command: "trafficrouting", Name: "traffic routing", Argument: "NAME", Scope: &where,
-		Flags: where.NamespaceFlag,
-		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.TrafficRouting, string,
-			error) {
-			params := &client.ListTrafficRoutingsParams{Limit: &limit, Cursor: cursor}
-			if where.Namespace != "" {
-				params.Namespace = &where.Namespace
-			}
-			return apiclient.ReadPage[client.TrafficRouting](api.ListTrafficRoutings(ctx, params))
-		},
+		App: a, Command: "trafficrouting", Name: "traffic routing", Argument: "NAME",
+		Collection: "trafficroutings", Scope: &where,
+		Flags:  where.NamespaceFlag,
 		Key:    func(t client.TrafficRouting) string { return t.Namespace + "/" + t.Name },
 		Note:   func(t client.TrafficRouting) string { return string(t.Status.Phase) },
 		Titles: []string{"NAME", "PHASE", "HELD BY", "AGE"},
@@ -68,22 +53,13 @@ func routings(a *app.App) *noun.Noun[client.TrafficRouting, client.TrafficRoutin
 				a.Age(t.CreatedAt)}
 		},
 		Empty: "There are no traffic routings. Create one with `slipway trafficrouting apply -f FILE`.",
-		Read: func(ctx context.Context, api *client.Client, key string) (apiclient.Reply[client.TrafficRouting],
-			error) {
-			namespace, name, _ := strings.Cut(key, "/")
-			return apiclient.Read[client.TrafficRouting](api.GetTrafficRouting(ctx, namespace, name))
-		},
-		Describe: func(_ *app.App, name string, t client.TrafficRouting) error {
+		Describe: func(name string, t client.TrafficRouting) error {
 			a.Printf(a.Out, "traffic routing %s is %s%s\n", name, t.Status.Phase, render.ReasonSuffix(t.Status.Message))
 			for _, holder := range t.Status.Holders {
 				a.Printf(a.Out, "held by %s\n", render.OneLine(holder))
 			}
 			a.Printf(a.Out, "\n")
 			return a.PrintYAML(t.Spec)
-		},
-		Delete: func(ctx context.Context, api *client.Client, key string) error {
-			namespace, name, _ := strings.Cut(key, "/")
-			return apiclient.NoContent(api.DeleteTrafficRouting(ctx, namespace, name))
 		},
 	}
 }
