@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -23,7 +22,7 @@ func runCodec(ctx context.Context, s settings.Settings) error { return runEngine
 // codecModule serves the codec that decrypts payloads for the Temporal UI.
 var codecModule = serve(newCodecServer)
 
-func newCodecServer(p standaloneParts) (*listener, error) {
+func newCodecServer(p Process) (*listener, error) {
 	s := p.Settings
 	if s.TemporalCodecKeyDir == "" {
 		return nil, app.Usagef("the codec server needs the payload keys: set --temporal-codec-key-dir")
@@ -41,13 +40,12 @@ func newCodecServer(p standaloneParts) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	authenticate, err := codecToken(s)
-	if err != nil {
-		return nil, err
-	}
-	address, err := net.Listen("tcp", s.CodecListen)
-	if err != nil {
-		return nil, fmt.Errorf("cannot serve the codec: %w; choose another address with --codec-listen", err)
+	var authenticate func(*http.Request) error
+	if s.CodecTokenFile != "" {
+		authenticate, err = p.tokenCheck(codecName, "--codec-token-file", s.CodecTokenFile, "its --codec-token-file")
+		if err != nil {
+			return nil, err
+		}
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", worker.HealthHandler([]worker.Check{{Name: "keys", Probe: func(context.Context) error {
@@ -57,10 +55,9 @@ func newCodecServer(p standaloneParts) (*listener, error) {
 	mux.Handle("/encode", opened)
 	mux.Handle("/decode", opened)
 	known := auth.NewHosts([]string{s.CodecListen}, s.AllowedHosts)
-	server := limits.Default.Server(requireKnownHost(known, mux))
-	return &listener{what: "the codec", where: []any{"address", address.Addr().String(), "for", s.TemporalUI},
-		Listener: address,
-		serve:    serveHTTP(server, encryption), stop: server.Shutdown, log: p.Log, down: p.Down}, nil
+	l := listenHTTP("the codec", limits.Default.Server(requireKnownHost(known, mux)), encryption)
+	l.where = []any{"for", s.TemporalUI}
+	return p.listen(l, s.CodecListen, "cannot serve the codec: %w; choose another address with --codec-listen")
 }
 
 // requireKnownHost rejects requests for host names that this machine does not have, to prevent DNS rebinding by web
@@ -76,24 +73,4 @@ func requireKnownHost(hosts auth.Hosts, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// codecToken returns the check of a request's token; nil if no token is required.
-func codecToken(s settings.Settings) (func(*http.Request) error, error) {
-	if s.CodecTokenFile == "" {
-		return nil, nil
-	}
-	file, err := auth.NewTokenFile(s.CodecTokenFile, func() (auth.Token, error) {
-		return auth.LoadToken(codecName, s.CodecTokenFile)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("--codec-token-file: %w", err)
-	}
-	return func(r *http.Request) error {
-		now, err := file.Token()
-		if err != nil {
-			return errors.New("the codec server cannot read its token: see its log")
-		}
-		return now.Authenticate(r, codecName, "its --codec-token-file")
-	}, nil
 }

@@ -6,13 +6,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
 
 	"slipway.io/slipway/activities/source/packages"
@@ -63,17 +61,7 @@ func packageTokenFile(s settings.Settings) string {
 // packageStoreModule serves the package store if one is configured.
 var packageStoreModule = fx.Module("package-store", serve(newPackageServer))
 
-// standaloneParts are the dependencies of a server that is not part of an engine.
-type standaloneParts struct {
-	fx.In
-
-	Settings settings.Settings
-	Registry *prometheus.Registry
-	Log      *slog.Logger
-	Down     fx.Shutdowner
-}
-
-func newPackageServer(p standaloneParts) (*listener, error) {
+func newPackageServer(p Process) (*listener, error) {
 	if !servesPackages(p.Settings) {
 		return nil, nil
 	}
@@ -89,80 +77,78 @@ func newPackageServer(p standaloneParts) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := auth.NewTokenFile(file, func() (auth.Token, error) { return auth.LoadToken(storeName, file) })
+	authenticate, err := p.tokenCheck(storeName, "--package-token-file", file, "the store's --package-token-file")
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("--package-token-file: %w", err), store.Close())
+		return nil, errors.Join(err, store.Close())
 	}
-	address, err := net.Listen("tcp", p.Settings.PackageListen)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot serve packages: %w; choose another address with --package-listen",
-			err), store.Close())
-	}
-	server := packageLimits(p.Settings.PackageMaxBytes).Server(packageHandler(p, store, token))
-	scheme := "https://"
-	if encryption == nil {
-		scheme = "http://"
-		if !isLoopback(p.Settings.PackageListen) {
-			p.Log.Warn("the package store is not encrypted: its token and packages can be intercepted unless a proxy " +
-				"encrypts the connection (--package-cert-file)")
+	server := packageLimits(p.Settings.PackageMaxBytes).Server(packageHandler(p, store, authenticate))
+	l := listenHTTP("packages", server, encryption)
+	l.where = []any{"in", cmp.Or(p.Settings.PackageDir, p.Settings.PackageBucket)}
+	l.insecure = "the package store is not encrypted: its token and packages can be intercepted unless a proxy encrypts " +
+		"the connection (--package-cert-file)"
+	l.stop = func(ctx context.Context) error {
+		err := server.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, server.Close()) // clients must repeat longer transfers
 		}
+		return errors.Join(err, store.Close())
 	}
-	return &listener{what: "packages", where: []any{"address", scheme + address.Addr().String(), "in",
-		cmp.Or(p.Settings.PackageDir, p.Settings.PackageBucket)},
-		Listener: address, serve: serveHTTP(server, encryption), log: p.Log, down: p.Down,
-		stop: func(ctx context.Context) error {
-			err := server.Shutdown(ctx)
-			if err != nil {
-				err = errors.Join(err, server.Close()) // clients must repeat longer transfers
-			}
-			return errors.Join(err, store.Close())
-		}}, nil
+	return p.listen(l, p.Settings.PackageListen,
+		"cannot serve packages: %w; choose another address with --package-listen")
 }
 
 // openPackages opens the store in its folder or bucket.
 func openPackages(s settings.Settings) (*packages.Store, error) {
 	options := packages.Options{MaxBytes: s.PackageMaxBytes}
+	setting := "--package-dir"
+	var store *packages.Store
+	var err error
 	switch {
 	case s.PackageDir != "" && s.PackageBucket != "":
 		return nil, app.Usagef("--package-dir and --package-bucket are mutually exclusive: set only one of them")
 	case s.PackageDir != "":
-		store, err := packages.Open(s.PackageDir, options)
-		if err != nil {
-			return nil, fmt.Errorf("--package-dir: %w", err)
+		store, err = packages.Open(s.PackageDir, options)
+	default:
+		setting = "--package-bucket"
+		where := packages.BucketOptions{Endpoint: s.PackageS3Endpoint, Region: s.PackageS3Region}
+		if where.Bucket, where.Prefix, err = source.ParseBucket(s.PackageBucket); err == nil {
+			store, err = packages.OpenBucket(context.Background(), where, options)
 		}
-		return store, nil
 	}
-	where := packages.BucketOptions{Endpoint: s.PackageS3Endpoint, Region: s.PackageS3Region}
-	var err error
-	if where.Bucket, where.Prefix, err = source.ParseBucket(s.PackageBucket); err != nil {
-		return nil, fmt.Errorf("--package-bucket: %w", err)
-	}
-	store, err := packages.OpenBucket(context.Background(), where, options)
 	if err != nil {
-		return nil, fmt.Errorf("--package-bucket: %w", err)
+		return nil, fmt.Errorf("%s: %w", setting, err)
 	}
 	return store, nil
 }
 
 // packageHandler serves the store and its health. It does not check Host headers: a web page of another site has
 // neither a digest nor the token.
-func packageHandler(p standaloneParts, store *packages.Store, token *auth.TokenFile) http.Handler {
-	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log,
-		Authenticate: func(r *http.Request) error {
-			now, err := token.Token()
-			if err != nil {
-				p.Log.ErrorContext(r.Context(), "cannot read the token: requests that change the package store are "+
-					"rejected", "error", err)
-				return errors.New("the package store cannot read its token: see its log")
-			}
-			return now.Authenticate(r, storeName, "the store's --package-token-file")
-		}})
+func packageHandler(p Process, store *packages.Store, authenticate func(*http.Request) error) http.Handler {
+	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log, Authenticate: authenticate})
 	checks := []worker.Check{{Name: "packages", Probe: store.Ready}}
 	mux := http.NewServeMux()
 	mux.Handle("/packages", handler)
 	mux.Handle("/packages/", handler)
 	mux.Handle("/", worker.HealthHandler(checks, p.Registry))
 	return mux
+}
+
+// tokenCheck returns the check of a request's token, which is read again when its file changes. server is the name of the
+// server, and source where clients find the token.
+func (p Process) tokenCheck(server, setting, path, source string) (func(*http.Request) error, error) {
+	file, err := auth.NewTokenFile(path, func() (auth.Token, error) { return auth.LoadToken(server, path) })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	return func(r *http.Request) error {
+		now, err := file.Token()
+		if err != nil {
+			p.Log.ErrorContext(r.Context(), "cannot read the token of "+server+": requests that need it are rejected",
+				"error", err)
+			return errors.New(server + " cannot read its token: see its log")
+		}
+		return now.Authenticate(r, server, source)
+	}, nil
 }
 
 // packageLimits returns the limits for a listener whose bodies are packages. The handler extends the time limits with

@@ -28,10 +28,9 @@ var rightsModule = fx.Module("rights",
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		lc.Append(fx.StartStopHook(func() {
-			go logMissingRights(ctx, kube.NewPermissions(typed), wanted, log)
-		}, cancel))
+		inBackground(lc, func(ctx context.Context) {
+			logMissingRights(ctx, kube.NewPermissions(typed), wanted, log)
+		})
 		return nil
 	}),
 )
@@ -47,12 +46,8 @@ type manifestRights struct {
 
 // wanted reports whether the account is meant to have these rights.
 func (w manifestRights) wanted(denied []kube.Permission) bool {
-	refused := map[kube.Permission]bool{}
-	for _, p := range denied {
-		refused[p] = true
-	}
 	return w.group == "" || slices.ContainsFunc(w.rights, func(p kube.Permission) bool {
-		return p.Group == w.group && !refused[p]
+		return p.Group == w.group && !slices.Contains(denied, p)
 	})
 }
 

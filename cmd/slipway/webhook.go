@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -28,8 +27,7 @@ var webhookModule = fx.Module("webhook",
 			return err
 		}
 		if p.Settings.WebhookListen == "" {
-			ctx, cancel := context.WithCancel(context.Background())
-			lc.Append(fx.StartStopHook(func() { go withdrawGate(ctx, p) }, cancel))
+			inBackground(lc, func(ctx context.Context) { withdrawGate(ctx, p) })
 			return nil
 		}
 		server := webhook.NewServer(webhook.Options{Listen: p.Settings.WebhookListen, Address: address,
@@ -40,13 +38,10 @@ var webhookModule = fx.Module("webhook",
 )
 
 type webhookParts struct {
-	fx.In
-
-	Settings  settings.Settings
+	Process
 	Store     *store.Store
 	Config    *rest.Config
 	Endpoints []webhook.Endpoint `group:"webhooks"`
-	Log       *slog.Logger
 }
 
 // newGate returns the gate of this engine.
