@@ -9,6 +9,7 @@ import (
 	"golang.org/x/text/width"
 
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 )
 
 // TimeOrDefault returns the time, or other if the time is unknown.
@@ -159,4 +160,27 @@ func WrapText(text string, columns int) string {
 	}
 	flush()
 	return strings.Join(lines, "\n")
+}
+
+// WaitText returns what a release waits for, as in "waiting for approval".
+func WaitText(kind rollout.WaitKind) string {
+	switch kind {
+	case rollout.WaitApproval:
+		return "approval"
+	case rollout.WaitTimer:
+		return "the pause to end"
+	case rollout.WaitWindow:
+		return "a release window"
+	case rollout.WaitPods:
+		return "pods"
+	case rollout.WaitTraffic:
+		return "routes to take effect"
+	case rollout.WaitParty:
+		return "the party's cluster"
+	case rollout.WaitDrift:
+		return "a decision about a change by another client"
+	case rollout.WaitResume:
+		return "user action"
+	}
+	return string(kind)
 }
