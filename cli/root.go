@@ -32,13 +32,6 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// The groups of the help page.
-const (
-	groupRelease = "release"
-	groupEngine  = "engine"
-	groupOther   = "other"
-)
-
 // The help lists commands in the order they were added.
 func init() { cobra.EnableCommandSorting = false }
 
@@ -69,12 +62,8 @@ Output: tables by default, -o json or -o yaml for programs. NO_COLOR disables co
 		Version: version.This().String(),
 	}
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddGroup(
-		&cobra.Group{ID: groupRelease, Title: "Release:"},
-		&cobra.Group{ID: groupEngine, Title: "Run the engine:"},
-		&cobra.Group{ID: groupOther, Title: "Other:"},
-	)
-	add := func(group string, commands ...*cobra.Command) {
+	add := func(group, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: group, Title: title})
 		for _, c := range commands {
 			if !c.Hidden {
 				c.GroupID = group
@@ -82,51 +71,48 @@ Output: tables by default, -o json or -o yaml for programs. NO_COLOR disables co
 			root.AddCommand(c)
 		}
 	}
-	add(groupRelease, plan.ValidateCommand(a), service.Command(a), plan.Command(a), task.Command(a), rollout.Command(a),
-		serving.Command(a), appimage.Command(a), trafficrouting.Command(a), party.Command(a), repair.Command(a))
-	add(groupEngine, append(engine, guard.Command(a), configCommand(a), healthcheck.Command(a), fetch.Command(a))...)
-	add(groupOther, versionCommand(a))
-	root.SetHelpCommandGroupID(groupOther)
-	root.SetCompletionCommandGroupID(groupOther)
-	wrapHelp(root)
-	rejectUnknownCommands(a, root)
-	recordArgsAccepted(a, root)
+	add("release", "Release:", plan.ValidateCommand(a), service.Command(a), plan.Command(a), task.Command(a),
+		rollout.Command(a), serving.Command(a), appimage.Command(a), trafficrouting.Command(a), party.Command(a),
+		repair.Command(a))
+	add("engine", "Run the engine:", append(engine, guard.Command(a), configCommand(a), healthcheck.Command(a),
+		fetch.Command(a))...)
+	add("other", "Other:", versionCommand(a))
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
+	flags := fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", flags))
+	complete(a, root)
 	return root
-}
-
-// rejectUnknownCommands makes command groups reject unknown subcommands; cobra would print the help and exit with 0.
-func rejectUnknownCommands(a *app.App, command *cobra.Command) {
-	if command.HasSubCommands() && !command.Runnable() {
-		command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-		command.DisableFlagsInUseLine = true
-		command.Args = func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			c.SuggestionsMinimumDistance = 2
-			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-				return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), near[0])
-			}
-			return fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
-		}
-	}
-	for _, child := range command.Commands() {
-		rejectUnknownCommands(a, child)
-	}
 }
 
 const helpColumns = 100
 
-func wrapHelp(command *cobra.Command) {
+// complete sets what all commands share, for a command and those below it.
+func complete(a *app.App, command *cobra.Command) {
 	command.Long = render.WrapText(command.Long, helpColumns)
+	if command.HasSubCommands() && !command.Runnable() {
+		rejectUnknownCommands(command)
+	}
+	recordArgsAccepted(a, command)
 	for _, child := range command.Commands() {
-		wrapHelp(child)
+		complete(a, child)
 	}
-	if command.HasParent() {
-		return
+}
+
+// rejectUnknownCommands makes a group of commands reject unknown ones; cobra would print the help and exit with 0.
+func rejectUnknownCommands(command *cobra.Command) {
+	command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	command.DisableFlagsInUseLine = true
+	command.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		c.SuggestionsMinimumDistance = 2
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), near[0])
+		}
+		return fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
 	}
-	flags := fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns)
-	command.SetUsageTemplate(strings.ReplaceAll(command.UsageTemplate(), ".FlagUsages", flags))
 }
 
 // pluginName is the program name of the kubectl plugin.
@@ -166,20 +152,19 @@ func Run(ctx context.Context, a *app.App, args []string, engine ...*cobra.Comman
 	return app.ExitFailure
 }
 
-// recordArgsAccepted makes every command record that its arguments were accepted, so that earlier errors count as usage
+// recordArgsAccepted makes a command record that its arguments were accepted, so that earlier errors count as usage
 // errors. It also limits the findings in text output.
 func recordArgsAccepted(a *app.App, command *cobra.Command) {
-	if run := command.RunE; run != nil {
-		command.RunE = func(c *cobra.Command, args []string) error {
-			a.ArgsAccepted = true
-			if form := c.Flags().Lookup("output"); form == nil || form.Value.String() == app.Table {
-				a.MaxFindings = apiclient.MaxFindings
-			}
-			return run(c, args)
-		}
+	run := command.RunE
+	if run == nil {
+		return
 	}
-	for _, child := range command.Commands() {
-		recordArgsAccepted(a, child)
+	command.RunE = func(c *cobra.Command, args []string) error {
+		a.ArgsAccepted = true
+		if form := c.Flags().Lookup("output"); form == nil || form.Value.String() == app.Table {
+			a.MaxFindings = apiclient.MaxFindings
+		}
+		return run(c, args)
 	}
 }
 

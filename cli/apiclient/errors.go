@@ -169,7 +169,7 @@ func Explain(err error, most int) string {
 		if problem.Holder != "" {
 			fmt.Fprintf(&text, "Blocked by: %s\n", render.OneLine(problem.Holder))
 		}
-		text.WriteString(accessHint(problem))
+		text.WriteString(accessHints[problem.Status])
 		if problem.Status >= 500 && problem.RequestID != "" {
 			fmt.Fprintf(&text, "For details, search the engine's log for request %s.\n", problem.RequestID)
 		}
@@ -184,17 +184,12 @@ func Explain(err error, most int) string {
 	return text.String()
 }
 
-// accessHint returns what to do if the engine rejected the caller (401) or its Host header (403).
-func accessHint(problem *ProblemError) string {
-	switch problem.Status {
-	case http.StatusUnauthorized:
-		return "Set the engine's token with --api-token-file or SLIPWAY_API_TOKEN_FILE, or a client certificate with " +
-			"--api-cert-file and --api-key-file.\n"
-	case http.StatusForbidden:
-		return "Use another address of the engine with --api or SLIPWAY_API, or add this address's host name to the " +
-			"engine's --allowed-hosts.\n"
-	}
-	return ""
+// accessHints say what to do if the engine rejected the caller or its Host header.
+var accessHints = map[int]string{
+	http.StatusUnauthorized: "Set the engine's token with --api-token-file or SLIPWAY_API_TOKEN_FILE, or a client " +
+		"certificate with --api-cert-file and --api-key-file.\n",
+	http.StatusForbidden: "Use another address of the engine with --api or SLIPWAY_API, or add this address's host name " +
+		"to the engine's --allowed-hosts.\n",
 }
 
 // neverSent reports whether the connection failed before the request was sent.

@@ -251,7 +251,7 @@ func Watch[T any](parent context.Context, a *app.App, w Watched[T]) error {
 	}
 	view := NewView(a, w.Renderer)
 	if w.Silent && a.Output == app.Table {
-		view = &logView[T]{app: a, renderer: w.Renderer, silent: true}
+		view = &plainView[T]{app: a, renderer: w.Renderer, silent: true}
 	}
 	defer view.Close()
 	view.Show(Update[T]{State: &first})

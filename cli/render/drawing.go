@@ -32,9 +32,13 @@ func (d Drawing) ElapsedSuffix(from, to *time.Time) string {
 	return ", started " + d.Elapsed(from, nil) + " ago"
 }
 
-// WaitingText returns, for example, "waiting for approval since 12:00:00 (3m05s)".
-func (d Drawing) WaitingText(what string, since time.Time) string {
-	return "waiting for " + what + " since " + Clock(since, d.Now()) + " (" + d.Elapsed(&since, nil) + ")"
+// WaitingText returns, for example, "waiting for approval since 12:00:00 (3m05s), until 13:00:00 (57m left)".
+func (d Drawing) WaitingText(what string, since time.Time, until *time.Time) string {
+	text := "waiting for " + what + " since " + Clock(since, d.Now()) + " (" + d.Elapsed(&since, nil) + ")"
+	if until != nil {
+		text += fmt.Sprintf(", until %s (%s left)", Clock(*until, d.Now()), ShortDuration(until.Sub(d.Now())))
+	}
+	return text
 }
 
 // Line is a line of text: spans with one colour each.

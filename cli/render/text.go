@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -162,25 +163,16 @@ func WrapText(text string, columns int) string {
 	return strings.Join(lines, "\n")
 }
 
-// WaitText returns what a release waits for, as in "waiting for approval".
-func WaitText(kind rollout.WaitKind) string {
-	switch kind {
-	case rollout.WaitApproval:
-		return "approval"
-	case rollout.WaitTimer:
-		return "the pause to end"
-	case rollout.WaitWindow:
-		return "a release window"
-	case rollout.WaitPods:
-		return "pods"
-	case rollout.WaitTraffic:
-		return "routes to take effect"
-	case rollout.WaitParty:
-		return "the party's cluster"
-	case rollout.WaitDrift:
-		return "a decision about a change by another client"
-	case rollout.WaitResume:
-		return "user action"
-	}
-	return string(kind)
+var waits = map[rollout.WaitKind]string{
+	rollout.WaitApproval: "approval",
+	rollout.WaitTimer:    "the pause to end",
+	rollout.WaitWindow:   "a release window",
+	rollout.WaitPods:     "pods",
+	rollout.WaitTraffic:  "routes to take effect",
+	rollout.WaitParty:    "the party's cluster",
+	rollout.WaitDrift:    "a decision about a change by another client",
+	rollout.WaitResume:   "user action",
 }
+
+// WaitText returns what a release waits for, as in "waiting for approval".
+func WaitText(kind rollout.WaitKind) string { return cmp.Or(waits[kind], string(kind)) }

@@ -257,18 +257,12 @@ type tools struct {
 	close      func()
 }
 
+type routes = traffic.Activities
+
 // workerActivities combines the activities for workloads and for traffic.
 type workerActivities struct {
 	*workload.Activities
-	traffic *traffic.Activities
-}
-
-func (h workerActivities) Borrowed(ctx context.Context, request rollout.RouteRequest) ([]kube.Ref, error) {
-	return h.traffic.Borrowed(ctx, request)
-}
-
-func (h workerActivities) Route(ctx context.Context, request rollout.RouteRequest) (rollout.RouteResult, error) {
-	return h.traffic.Route(ctx, request)
+	*routes
 }
 
 // newTools returns the tools for one cluster. The activities' logs are discarded: they are meant for an engine's log,
@@ -284,7 +278,7 @@ func newTools(config *rest.Config) (*tools, error) {
 		return nil, err
 	}
 	pods := workload.New(typed, objects, workload.Options{Repairing: true, Logger: log})
-	return &tools{objects: objects, activities: workerActivities{Activities: pods, traffic: routes}, close: pods.Stop},
+	return &tools{objects: objects, activities: workerActivities{pods, routes}, close: pods.Stop},
 		nil
 }
 

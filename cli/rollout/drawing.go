@@ -262,11 +262,7 @@ func matchesText(matches []strategy.Match) string {
 // waitLines draws what the rollout waits for, the remaining time, and the commands that are useful now.
 func waitLines(d render.Drawing, s rollout.Status) []render.Line {
 	w := s.WaitingFor
-	text := d.WaitingText(render.WaitText(w.Kind), w.Since)
-	if w.Until != nil {
-		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()),
-			render.ShortDuration(w.Until.Sub(d.Now())))
-	}
+	text := d.WaitingText(render.WaitText(w.Kind), w.Since, w.Until)
 	return append([]render.Line{{{Text: text, Colour: render.Yellow}, {Text: render.ReasonSuffix(w.Message)}}},
 		render.Hints(Hints(s))...)
 }

@@ -82,7 +82,7 @@ func waitLines(d render.Drawing, v serving.View) []render.Line {
 		hints = append(hints, render.Hint{Command: "slipway serving stop " + render.OneLine(v.ID),
 			Effect: "roll all parties back to the previous version"})
 	}
-	return append([]render.Line{{{Text: d.WaitingText(waitText(w), w.Since.Time), Colour: render.Yellow}}},
+	return append([]render.Line{{{Text: d.WaitingText(waitText(w), w.Since.Time, nil), Colour: render.Yellow}}},
 		render.Hints(hints)...)
 }
 
