@@ -195,14 +195,15 @@ func showConfig(a *app.App, command *cobra.Command, forCommand string) error {
 		return err
 	}
 	_, provenance, problems := settings.Load(flags)
-	if done, err := a.PrintObject(provenance); err != nil {
-		return err
-	} else if !done {
+	err = a.Print(provenance, func() {
 		table := render.NewTable("SETTING", "VALUE", "SOURCE", "DESCRIPTION")
 		for _, e := range provenance.Entries {
 			table.Add(e.Name, e.Value, string(e.Source), e.Description)
 		}
 		a.Printf(a.Out, "%s", table)
+	})
+	if err != nil {
+		return err
 	}
 	if provenance.File == "" {
 		a.Printf(a.Err, "\nNo configuration file: neither --config nor %s is set.\n", settings.EnvConfig)
@@ -248,12 +249,7 @@ func versionCommand(a *app.App) *cobra.Command {
 		Short: "Print the version and build information",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b := version.This()
-			if done, err := a.PrintObject(b); done || err != nil {
-				return err
-			}
-			a.Printf(a.Out, "%s", b)
-			return nil
+			return a.Print(version.This(), func() { a.Printf(a.Out, "%s", version.This()) })
 		},
 	}
 	a.OutputFlag(command)

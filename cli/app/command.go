@@ -51,18 +51,13 @@ func ClientFlags(command *cobra.Command) { RegisterSettings(command, settings.Cl
 // Call is the part of a command that calls the API. It runs after flags and arguments were checked.
 type Call func(c *cobra.Command, api *client.Client, args []string) error
 
-// InitReadCommand sets up a command that only reads from the API. check, if not nil, validates the command line.
-func (a *App) InitReadCommand(command *cobra.Command, check func(args []string) error, call Call) *cobra.Command {
-	return a.initCommand(command, check, call, Connect)
-}
+// Connector returns a client of the engine for a command.
+type Connector func(*cobra.Command) (*client.Client, error)
 
-// InitWriteCommand sets up a command that changes something through the API.
-func (a *App) InitWriteCommand(command *cobra.Command, check func(args []string) error, call Call) *cobra.Command {
-	return a.initCommand(command, check, call, a.ConnectToWrite)
-}
-
-func (a *App) initCommand(command *cobra.Command, check func(args []string) error, call Call,
-	connect func(*cobra.Command) (*client.Client, error)) *cobra.Command {
+// InitCommand sets up a command that calls the API on a connection of connect: Connect, or ConnectToWrite if it changes
+// something. check, if not nil, validates the command line.
+func (a *App) InitCommand(command *cobra.Command, connect Connector, check func(args []string) error,
+	call Call) *cobra.Command {
 	ClientFlags(command)
 	a.OutputFlag(command)
 	command.RunE = func(c *cobra.Command, args []string) error {
@@ -240,49 +235,29 @@ func (p *ScopeFlags) ParseName(argument string) (ObjectName, error) {
 		n.Namespace = DefaultNamespace
 	}
 	for _, part := range []string{n.Namespace, n.Name} {
-		if invalidName(part) {
+		if InvalidName(part) {
 			return n, Usagef("invalid name %q: use NAME with -n NAMESPACE, or NAMESPACE/NAME", argument)
 		}
 	}
 	return n, nil
 }
 
-// invalidName reports whether the text cannot be a name. Names are put into API paths, which such text would change.
-func invalidName(text string) bool {
+// InvalidName reports whether the text cannot be a name. Names are put into API paths, which such text would change.
+func InvalidName(text string) bool {
 	return strings.Trim(text, ".") == "" || strings.ContainsAny(text, "/\\?#% \t\n")
 }
 
-// ExactName accepts exactly one name. what is, for example, "a task"; argument is the placeholder in the usage line.
-func ExactName(what, argument string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if err := OneArgument(what, argument)(c, args); err != nil {
-			return err
-		}
-		return CheckNames(what, argument, args)
-	}
-}
-
-// OneArgument accepts exactly one argument.
-func OneArgument(what, argument string) cobra.PositionalArgs {
+// Arguments accepts this many arguments. what is, for example, "a task"; argument is the placeholder in the usage line.
+func Arguments(what, argument string, least, most int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
-		case len(args) == 0:
+		case len(args) < least:
 			return fmt.Errorf("specify %s: %s is missing", what, argument)
-		case len(args) > 1:
+		case len(args) > most:
 			return fmt.Errorf("accepts one %s, received %d", argument, len(args))
 		}
 		return nil
 	}
-}
-
-// CheckNames returns an error for the first argument that is not a valid name.
-func CheckNames(what, argument string, args []string) error {
-	for _, name := range args {
-		if invalidName(name) {
-			return fmt.Errorf("%q is not a valid %s of %s", name, argument, what)
-		}
-	}
-	return nil
 }
 
 // Limit bounds the number of items in a list; 0 means no limit.

@@ -66,6 +66,15 @@ func (a *App) PrintObject(object any) (done bool, err error) {
 	return true, a.printAs(a.Output, object)
 }
 
+// Print prints the object in the format of -o; for a table, it calls table, which may be nil.
+func (a *App) Print(object any, table func()) error {
+	done, err := a.PrintObject(object)
+	if !done && err == nil && table != nil {
+		table()
+	}
+	return err
+}
+
 // PrintYAML prints the object as YAML, regardless of -o.
 func (a *App) PrintYAML(object any) error { return a.printAs(YAML, object) }
 

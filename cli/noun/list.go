@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 		Long: fmt.Sprintf("%s. If names are given, only these %s are listed. With --watch, each is printed again "+
 			"when it changes, until Ctrl-C.", short,
 			phrase.Plural(n.Name)),
-		Args: n.arguments(0), ValidArgsFunction: a.CompleteAll(n.Completion),
+		Args: n.arguments(0, math.MaxInt), ValidArgsFunction: a.CompleteAll(n.Completion),
 	}
 	var names []string
 	check := func(args []string) (err error) {
@@ -61,7 +62,7 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 		}
 		return nil
 	}
-	a.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+	a.InitCommand(command, app.Connect, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		l := &lister[Item, Object]{Noun: n, api: api, names: names, limit: int(o.limit)}
 		if o.watch {
 			return l.watch(c.Context())
@@ -203,7 +204,7 @@ func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what strin
 	list func(name string) apiclient.Request, titles []string, row func(Release) []string) *cobra.Command {
 	var most app.Limit
 	command := &cobra.Command{Use: "history " + n.Argument}
-	n.InitReadCommand(command, func() error {
+	n.InitCommand(command, app.Connect, func() error {
 		return most.Check(what)
 	}, func(c *cobra.Command, api *client.Client, name string) error {
 		request := n.request(http.MethodGet, name, "/history")
@@ -224,15 +225,13 @@ func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what strin
 }
 
 func printItems[T any](a *app.App, items []T, titles []string, row func(T) []string) error {
-	if done, err := a.PrintObject(struct {
+	return a.Print(struct {
 		Items []T `json:"items"`
-	}{items}); done || err != nil {
-		return err
-	}
-	table := render.NewTable(titles...)
-	for _, item := range items {
-		table.Add(row(item)...)
-	}
-	a.Printf(a.Out, "%s", table)
-	return nil
+	}{items}, func() {
+		table := render.NewTable(titles...)
+		for _, item := range items {
+			table.Add(row(item)...)
+		}
+		a.Printf(a.Out, "%s", table)
+	})
 }

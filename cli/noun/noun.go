@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -79,23 +80,20 @@ func (n *Noun[Item, Object]) names(args []string) ([]string, error) {
 	return names, nil
 }
 
-func (n *Noun[Item, Object]) arguments(least int) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) < least:
-			return fmt.Errorf("specify %s: %s is missing", n.withArticle(), n.Argument)
-		case n.Scope == nil:
-			return app.CheckNames(n.withArticle(), n.Argument, args)
+// arguments accepts this many names.
+func (n *Noun[Item, Object]) arguments(least, most int) cobra.PositionalArgs {
+	count := app.Arguments(n.withArticle(), n.Argument, least, most)
+	return func(c *cobra.Command, args []string) error {
+		if err := count(c, args); err != nil {
+			return err
+		}
+		for _, name := range args {
+			if n.Scope == nil && app.InvalidName(name) {
+				return fmt.Errorf("%q is not a valid %s of %s", name, n.Argument, n.withArticle())
+			}
 		}
 		return nil
 	}
-}
-
-func (n *Noun[Item, Object]) oneArgument() cobra.PositionalArgs {
-	if n.Scope == nil {
-		return app.ExactName(n.withArticle(), n.Argument)
-	}
-	return app.OneArgument(n.withArticle(), n.Argument)
 }
 
 // Filtered returns the noun with another filter.
@@ -163,27 +161,16 @@ func (n *Noun[Item, Object]) Completion(ctx context.Context, api *client.Client)
 	return entries, err
 }
 
-// InitReadCommand sets up a command that reads one object. check, if not nil, validates its flags.
-func (n *Noun[Item, Object]) InitReadCommand(command *cobra.Command, check func() error,
+// InitCommand sets up a command for one object, which calls the API on a connection of connect. check, if not nil,
+// validates its flags.
+func (n *Noun[Item, Object]) InitCommand(command *cobra.Command, connect app.Connector, check func() error,
 	call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
-	return n.initCommand(n.App.InitReadCommand, command, check, call)
-}
-
-// InitWriteCommand is InitReadCommand for a command that changes something.
-func (n *Noun[Item, Object]) InitWriteCommand(command *cobra.Command, check func() error,
-	call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
-	return n.initCommand(n.App.InitWriteCommand, command, check, call)
-}
-
-func (n *Noun[Item, Object]) initCommand(complete func(*cobra.Command, func([]string) error, app.Call) *cobra.Command,
-	command *cobra.Command,
-	check func() error, call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
-	command.Args = n.oneArgument()
+	command.Args = n.arguments(1, 1)
 	if command.ValidArgsFunction == nil {
 		command.ValidArgsFunction = n.App.Complete(n.Completion)
 	}
 	var names []string
-	complete(command, func(args []string) (err error) {
+	n.App.InitCommand(command, connect, func(args []string) (err error) {
 		if names, err = n.names(args); err == nil && check != nil {
 			err = check()
 		}
@@ -202,7 +189,7 @@ func (n *Noun[Item, Object]) flags(command *cobra.Command) {
 // GetCommand returns `get`, which prints one object as a drawing or a document.
 func (n *Noun[Item, Object]) GetCommand(short string) *cobra.Command {
 	a := n.App
-	return n.InitReadCommand(&cobra.Command{Use: "get " + n.Argument, Short: short}, nil,
+	return n.InitCommand(&cobra.Command{Use: "get " + n.Argument, Short: short}, app.Connect, nil,
 		func(c *cobra.Command, api *client.Client, name string) error {
 			answer, err := n.Read(c.Context(), api, name)
 			switch {
@@ -239,11 +226,11 @@ func (n *Noun[Item, Object]) DeleteCommand(long string) *cobra.Command {
 		Use:               fmt.Sprintf("delete %s...", n.Argument),
 		Short:             "Delete " + phrase.Plural(n.Name),
 		Long:              long,
-		Args:              n.arguments(1),
+		Args:              n.arguments(1, math.MaxInt),
 		ValidArgsFunction: n.App.CompleteAll(n.Completion),
 	}
 	var names []string
-	n.App.InitWriteCommand(command, func(args []string) (err error) {
+	n.App.InitCommand(command, n.App.ConnectToWrite, func(args []string) (err error) {
 		names, err = n.names(args)
 		return err
 	}, func(c *cobra.Command, api *client.Client, _ []string) error { return n.deleteAll(c, api, names) })
@@ -271,13 +258,11 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 		}
 		outcomes = append(outcomes, outcome)
 	}
-	if _, err := a.PrintObject(outcomes); err != nil {
-		return err
+	err := a.Print(outcomes, nil)
+	if err == nil && failed {
+		err = &app.ExitError{Code: app.ExitFailure}
 	}
-	if failed {
-		return &app.ExitError{Code: app.ExitFailure}
-	}
-	return nil
+	return err
 }
 
 // ApplyCommand returns `apply`, which creates or replaces the objects in files. All documents are validated before the

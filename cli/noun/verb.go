@@ -81,7 +81,7 @@ func (n *Noun[Item, Object]) VerbCommand(v Verb[Object], stateText func(Object) 
 		}
 		return v.Check(body)
 	}
-	n.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, name string) error {
+	n.InitCommand(command, n.App.ConnectToWrite, check, func(c *cobra.Command, api *client.Client, name string) error {
 		body.SetDefaults()
 		if v.Confirm != nil && body.Gate == "" {
 			answer, err := n.Read(c.Context(), api, name)
@@ -106,11 +106,7 @@ func (n *Noun[Item, Object]) VerbCommand(v Verb[Object], stateText func(Object) 
 		if err != nil {
 			return err
 		}
-		if done, err := n.App.PrintObject(answer.Raw); done || err != nil {
-			return err
-		}
-		n.App.Printf(n.App.Out, "%s\n", stateText(answer.Value))
-		return nil
+		return n.App.Print(answer.Raw, func() { n.App.Printf(n.App.Out, "%s\n", stateText(answer.Value)) })
 	})
 	body.ActorFlags.Flags(command, "idempotency `key`: a command repeated with the same key is executed once")
 	if v.Flags != nil {
@@ -179,7 +175,7 @@ func (n *Noun[Item, Object]) WatchCommand(long, example string,
 	command := &cobra.Command{Use: "watch " + n.Argument,
 		Short: fmt.Sprintf("Watch %s %s", n.withArticle(), n.Release.Flags.Until), Long: long + "\n\n" + n.Release.ExitCodes,
 		Example: "  slipway " + n.Command + " watch " + n.Example + "\n  slipway " + n.Command + " watch " + example}
-	n.InitReadCommand(command, nil, func(c *cobra.Command, api *client.Client, name string) error {
+	n.InitCommand(command, app.Connect, nil, func(c *cobra.Command, api *client.Client, name string) error {
 		return watch(c.Context(), api, name, options)
 	})
 	options.Flags(command, n.Release.Flags)
@@ -208,10 +204,8 @@ func (n *Noun[Item, Object]) ReportStarted(ctx context.Context, api *client.Clie
 		}
 		return n.Watch(ctx, api, started.Name, o)
 	}
-	if done, err := a.PrintObject(started.Raw); done || err != nil {
-		return err
-	}
-	a.Printf(a.Out, "%s\n", cmp.Or(started.Text, n.displayName(started.Name)+" started"))
-	a.Printf(a.Err, "To watch it: slipway %s watch %s\n", n.Command, n.commandArgs(started.Name))
-	return nil
+	return a.Print(started.Raw, func() {
+		a.Printf(a.Out, "%s\n", cmp.Or(started.Text, n.displayName(started.Name)+" started"))
+		a.Printf(a.Err, "To watch it: slipway %s watch %s\n", n.Command, n.commandArgs(started.Name))
+	})
 }

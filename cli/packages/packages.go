@@ -95,14 +95,12 @@ package that is not to be unpacked, set --unpack=false. A package that the store
 		if err != nil {
 			return err
 		}
-		if done, err := a.PrintObject(result); done || err != nil {
-			return err
-		}
-		table := render.NewTable("SHA256", "BYTES", "WAS THERE", "URL")
-		table.Add(result.SHA256, strconv.FormatInt(result.Bytes, 10),
-			map[bool]string{true: "yes", false: "no"}[result.AlreadyStored], result.URL)
-		a.Printf(a.Out, "%s", table)
-		return nil
+		return a.Print(result, func() {
+			table := render.NewTable("SHA256", "BYTES", "WAS THERE", "URL")
+			table.Add(result.SHA256, strconv.FormatInt(result.Bytes, 10),
+				map[bool]string{true: "yes", false: "no"}[result.AlreadyStored], result.URL)
+			a.Printf(a.Out, "%s", table)
+		})
 	}
 	return command
 }

@@ -146,7 +146,7 @@ plan's keys notBefore, windows and freezes. A waiting task shows when it will co
   slipway plan run shop --key "$CI_PIPELINE_ID" --watch --timeout 30m
   slipway plan run shop --not-before 2026-12-01T06:00:00+01:00`,
 	}
-	n.InitWriteCommand(command, func() error { return errors.Join(options.Check(command), times.Read()) },
+	n.InitCommand(command, n.App.ConnectToWrite, func() error { return errors.Join(options.Check(command), times.Read()) },
 		func(c *cobra.Command, api *client.Client, name string) error {
 			return task.RunPlan(name, times).Run(c.Context(), n.App, api, who, options)
 		})
@@ -179,19 +179,17 @@ Each item is compared with the current state, as if earlier items had not run. P
 environment variables, are hidden.`,
 		Example: `  slipway plan diff shop`,
 	}
-	return n.InitReadCommand(command, nil, func(c *cobra.Command, api *client.Client, name string) error {
+	return n.InitCommand(command, app.Connect, nil, func(c *cobra.Command, api *client.Client, name string) error {
 		answer, err := apiclient.Read[client.PlanDiff](api.DiffPlan(c.Context(), name))
 		if err != nil {
 			return err
 		}
-		if done, err := n.App.PrintObject(answer.Raw); done || err != nil {
-			return err
-		}
-		for _, warning := range answer.Value.Warnings {
-			n.App.Printf(n.App.Err, "warning: %s\n", render.OneLine(warning.Reason))
-		}
-		n.App.Printf(n.App.Out, "%s", diffText(answer.Value, task.ReadNames(c.Context(), api)))
-		return nil
+		return n.App.Print(answer.Raw, func() {
+			for _, warning := range answer.Value.Warnings {
+				n.App.Printf(n.App.Err, "warning: %s\n", render.OneLine(warning.Reason))
+			}
+			n.App.Printf(n.App.Out, "%s", diffText(answer.Value, task.ReadNames(c.Context(), api)))
+		})
 	})
 }
 

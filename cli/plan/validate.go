@@ -89,15 +89,11 @@ func validate(a *app.App, c *cobra.Command, file string, offline bool) error {
 		}
 		all, valid = append(all, v), valid && v.Valid
 	}
-	if done, err := a.PrintObject(all); err != nil {
-		return err
-	} else if !done {
-		printValidations(a, all)
+	err = a.Print(all, func() { printValidations(a, all) })
+	if err == nil && !valid {
+		err = &app.ExitError{Code: app.ExitFailure}
 	}
-	if !valid {
-		return &app.ExitError{Code: app.ExitFailure}
-	}
-	return nil
+	return err
 }
 
 // validateDocument lets the engine check the document. Without an engine, or if it does not respond, it checks the

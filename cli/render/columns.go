@@ -37,17 +37,21 @@ func (c Columns) Line(indent string, cells ...Span) Line {
 	return line
 }
 
+// Spans returns the texts as cells without colour.
+func Spans(texts ...string) (spans []Span) {
+	for _, text := range texts {
+		spans = append(spans, Span{Text: text})
+	}
+	return spans
+}
+
 // Text is Line without colours.
 func (c Columns) Text(indent string, cells ...string) string {
-	var text strings.Builder
-	text.WriteString(indent)
-	for n, cell := range cells {
-		if cell = OneLine(cell); n < len(c) {
-			cell = padRight(cell, c[n]+columnGap)
-		}
-		text.WriteString(cell)
+	text := ""
+	for _, span := range c.Line(indent, Spans(cells...)...) {
+		text += span.Text
 	}
-	return strings.TrimRight(text.String(), " ")
+	return strings.TrimRight(text, " ")
 }
 
 // Table formats rows in columns under titles. An empty cell is shown as a dash.

@@ -67,7 +67,7 @@ func Command(a *app.App) *cobra.Command {
 		Example: `  slipway repair shop/web --to stable --dry-run
   slipway repair shop/web --to stable --kubeconfig ~/.kube/shop --yes
   slipway repair shop/db --kind statefulset --to stable`,
-		Args: app.OneArgument("a workload", "NAME"),
+		Args: app.Arguments("a workload", "NAME", 1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.engine == "" {
 				return app.Usagef("--engine is required: the name of the engine that runs the rollout")

@@ -53,7 +53,7 @@ With --watch, the command watches the rollout until it ends, and the exit code i
 		body, err = request.read(a, who)
 		return err
 	}
-	a.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+	a.InitCommand(command, a.ConnectToWrite, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		who.SetDefaults()
 		started, err := apiclient.Read[client.RolloutStarted](api.StartRolloutWithBody(c.Context(),
 			&client.StartRolloutParams{IdempotencyKey: &who.Key}, apiclient.JSONBody, bytes.NewReader(body.text)))
@@ -116,7 +116,7 @@ With --watch, the command watches the release until it ends, and the exit code i
 		}
 		return options.Check(command)
 	}
-	n.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, key string) error {
+	n.InitCommand(command, n.App.ConnectToWrite, check, func(c *cobra.Command, api *client.Client, key string) error {
 		who.SetDefaults()
 		body.Actor, body.Reason, body.Key = who.Actor, who.Reason, who.Key
 		name := n.Object(key)
@@ -148,7 +148,7 @@ there are errors; warnings do not change it.`,
 		body, err = request.read(a, app.ActorFlags{})
 		return err
 	}
-	a.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+	a.InitCommand(command, app.Connect, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		return validate(c.Context(), a, api, body)
 	})
 	request.flags(command)
@@ -163,15 +163,11 @@ func validate(ctx context.Context, a *app.App, api *client.Client, body requestB
 	}
 	found := answer.Value
 	findings := body.locateErrors(found.Errors)
-	if done, err := a.PrintObject(found); err != nil {
-		return err
-	} else if !done {
-		printValidation(a, findings, found)
+	err = a.Print(found, func() { printValidation(a, findings, found) })
+	if err == nil && !found.Valid {
+		err = &app.ExitError{Code: app.ExitFailure}
 	}
-	if !found.Valid {
-		return &app.ExitError{Code: app.ExitFailure}
-	}
-	return nil
+	return err
 }
 
 func printValidation(a *app.App, findings []apiclient.Finding, found client.RolloutValidateResult) {

@@ -127,7 +127,7 @@ The exit code is 0 if it reached the state, and otherwise:
 		}
 		return err
 	}
-	n.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, key string) error {
+	n.InitCommand(command, app.Connect, check, func(c *cobra.Command, api *client.Client, key string) error {
 		w := n.Watched(api, key, follow.Options{Timeout: timeout})
 		w.ExitCode, w.Silent = waitGoal(goals[0]).exitCodeOf, true
 		return follow.Watch(c.Context(), n.App, w)

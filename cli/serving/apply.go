@@ -90,7 +90,7 @@ func filesCommand(n *servings, m mode) *cobra.Command {
 		}
 		return err
 	}
-	n.App.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+	n.App.InitCommand(command, n.App.ConnectToWrite, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		return o.run(c.Context(), api, documents)
 	})
 	manifest.FileFlag(command, &files)

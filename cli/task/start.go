@@ -130,7 +130,7 @@ With --watch, the command watches the task until it ends, and the exit code is t
 		Example:           `  slipway task rerun shop-20261102093000-k3v9q --reason "the image has been pushed" --watch`,
 		ValidArgsFunction: n.App.Complete(n.Filtered(inStates(plan.TaskFailed, plan.TaskStopped)).Completion),
 	}
-	n.InitWriteCommand(command, func() error {
+	n.InitCommand(command, n.App.ConnectToWrite, func() error {
 		return errors.Join(options.Check(command), times.Read())
 	}, func(c *cobra.Command, api *client.Client, id string) error {
 		return Start{Times: times, RepeatCommand: "slipway task rerun " + id,
@@ -165,7 +165,7 @@ rollback is always possible.`,
 		ValidArgsFunction: a.Complete(
 			n.Filtered(inStates(plan.TaskSucceeded, plan.TaskFailed, plan.TaskStopped)).Completion),
 	}
-	n.InitWriteCommand(command, func() error {
+	n.InitCommand(command, n.App.ConnectToWrite, func() error {
 		if options.Watch && !run {
 			return app.Usagef("--watch requires --run")
 		}
@@ -181,17 +181,15 @@ rollback is always possible.`,
 		if run {
 			return RunPlan(made.Value.Name, TimesFlags{}).Run(c.Context(), a, api, who, options)
 		}
-		if done, err := a.PrintObject(made.Raw); done || err != nil {
-			return err
-		}
-		what := "created"
-		if !made.Value.Created {
-			what = "already exists"
-		}
-		a.Printf(a.Out, "plan %s %s\n", made.Value.Name, what)
-		a.Printf(a.Err, "To see what it would change: slipway plan diff %s\nTo run it: slipway plan run %s\n",
-			made.Value.Name, made.Value.Name)
-		return nil
+		return a.Print(made.Raw, func() {
+			what := "created"
+			if !made.Value.Created {
+				what = "already exists"
+			}
+			a.Printf(a.Out, "plan %s %s\n", made.Value.Name, what)
+			a.Printf(a.Err, "To see what it would change: slipway plan diff %s\nTo run it: slipway plan run %s\n",
+				made.Value.Name, made.Value.Name)
+		})
 	})
 	command.Flags().BoolVar(&run, "run", false, "run the plan immediately, even during a freeze of the task's plan")
 	who.Flags(command, "with --run: idempotency `key`, unique to this run, such as a CI pipeline ID")

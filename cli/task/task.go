@@ -150,7 +150,7 @@ func reportCommand(n *tasks) *cobra.Command {
 		Long: `Print a task's report as Markdown: the state, times and workloads of each service, the history of decisions,
 and the plan that would reverse the task. With -o json or yaml, print the same report for programs.`,
 	}
-	return n.InitReadCommand(command, nil, func(c *cobra.Command, api *client.Client, id string) error {
+	return n.InitCommand(command, app.Connect, nil, func(c *cobra.Command, api *client.Client, id string) error {
 		return report(c.Context(), n.App, api, id)
 	})
 }
@@ -166,8 +166,7 @@ func report(ctx context.Context, a *app.App, api *client.Client, id string) erro
 		if err != nil {
 			return err
 		}
-		_, err = a.PrintObject(report.Raw)
-		return err
+		return a.Print(report.Raw, nil)
 	}
 	if err != nil {
 		return err
