@@ -15,15 +15,14 @@ import (
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/appimage"
+	"slipway.io/slipway/cli/catalogue"
 	"slipway.io/slipway/cli/fetch"
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/healthcheck"
-	"slipway.io/slipway/cli/party"
 	"slipway.io/slipway/cli/plan"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/repair"
 	"slipway.io/slipway/cli/rollout"
-	"slipway.io/slipway/cli/service"
 	"slipway.io/slipway/cli/serving"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/task"
@@ -71,8 +70,8 @@ Output: tables by default, -o json or -o yaml for programs. NO_COLOR disables co
 			root.AddCommand(c)
 		}
 	}
-	add("release", "Release:", plan.ValidateCommand(a), service.Command(a), plan.Command(a), task.Command(a),
-		rollout.Command(a), serving.Command(a), appimage.Command(a), trafficrouting.Command(a), party.Command(a),
+	add("release", "Release:", plan.ValidateCommand(a), catalogue.ServiceCommand(a), plan.Command(a), task.Command(a),
+		rollout.Command(a), serving.Command(a), appimage.Command(a), trafficrouting.Command(a), catalogue.PartyCommand(a),
 		repair.Command(a))
 	add("engine", "Run the engine:", append(engine, guard.Command(a), configCommand(a), healthcheck.Command(a),
 		fetch.Command(a))...)

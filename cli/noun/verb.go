@@ -167,13 +167,16 @@ func (n *Noun[Item, Object]) Watch(ctx context.Context, api *client.Client, name
 	return follow.Watch(ctx, n.App, n.Watched(api, name, o))
 }
 
-// WatchCommand returns `watch`, which watches a release; the exit code is the outcome. flags are those in the second
-// line of the example.
-func (n *Noun[Item, Object]) WatchCommand(long, example string,
+// WatchCommand returns `watch`, which watches a release; the exit code is the outcome. parts are what a terminal shows,
+// waiting says when the command waits, and example is the end of the second example.
+func (n *Noun[Item, Object]) WatchCommand(parts, waiting, example string,
 	watch func(context.Context, *client.Client, string, follow.Options) error) *cobra.Command {
 	var options follow.Options
-	command := &cobra.Command{Use: "watch " + n.Argument,
-		Short: fmt.Sprintf("Watch %s %s", n.withArticle(), n.Release.Flags.Until), Long: long + "\n\n" + n.Release.ExitCodes,
+	short := fmt.Sprintf("Watch %s %s", n.withArticle(), n.Release.Flags.Until)
+	command := &cobra.Command{Use: "watch " + n.Argument, Short: short,
+		Long: fmt.Sprintf("%s. On a terminal, %s are updated in place. In a pipe, each change is printed as one line; with "+
+			"-o json or yaml, the complete %s is printed at each change. Lost connections are reopened, for as long as it "+
+			"takes.\n\n%s The exit code is the outcome:\n\n%s", short, parts, n.Name, waiting, n.Release.ExitCodes),
 		Example: "  slipway " + n.Command + " watch " + n.Example + "\n  slipway " + n.Command + " watch " + example}
 	n.InitCommand(command, app.Connect, nil, func(c *cobra.Command, api *client.Client, name string) error {
 		return watch(c.Context(), api, name, options)

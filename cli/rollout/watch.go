@@ -59,12 +59,9 @@ func exitCodeOf(o follow.Options, s rollout.Status) (code int, ok bool) {
 }
 
 func watchCommand(n *rollouts) *cobra.Command {
-	return n.WatchCommand(
-		`Watch a rollout until it ends. On a terminal, steps, split and wait are updated in place. In a pipe, each change is
-printed as one line; with -o json or yaml, the complete rollout is printed at each change. Lost connections are
-reopened, for as long as it takes.
-
-While a rollout waits for user action, the command waits too, unless flags say otherwise. The exit code is the outcome:`, "web -n shop --timeout 2h --exit-on-paused", n.Watch)
+	return n.WatchCommand("steps, split and wait",
+		"While a rollout waits for user action, the command waits too, unless flags say otherwise.",
+		"web -n shop --timeout 2h --exit-on-paused", n.Watch)
 }
 
 type waitGoal string

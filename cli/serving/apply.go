@@ -61,71 +61,65 @@ it, and the exit code is the outcome:`,
   echo '{"serving_id":"serving-01","parties":[{"domain_id":"alice","replicas":3}]}' | slipway serving update -f -`},
 }
 
-type applier struct {
-	*servings
-	mode    mode
-	options follow.Options
-}
-
 func filesCommand(n *servings, m mode) *cobra.Command {
-	o := &applier{servings: n, mode: m}
+	a := n.App
+	var options follow.Options
 	var files []string
 	var documents []manifest.Document
 	command := &cobra.Command{Use: m.name + " -f FILE", Short: m.short, Example: m.example, Args: cobra.NoArgs}
 	command.Long = m.short + "." + fmt.Sprintf(filesHelp, m.request, m.helpEnd) + exitCodes
 	check := func([]string) (err error) {
-		if err := o.options.Check(command); err != nil {
+		if err := options.Check(command); err != nil {
 			return err
 		}
-		documents, err = manifest.KusciaReader{Kind: manifest.KindServing, Updates: m.updates}.Read(n.App, files)
+		documents, err = manifest.KusciaReader{Kind: manifest.KindServing, Updates: m.updates}.Read(a, files)
 		servings := 0
 		for _, d := range documents {
 			if d.Kind == manifest.KindServing {
 				servings++
 			}
 		}
-		if err == nil && o.options.Watch && servings > 1 {
+		if err == nil && options.Watch && servings > 1 {
 			return app.Usagef("--watch supports one serving, but the files contain %d: use slipway serving watch "+
 				"instead", servings)
 		}
 		return err
 	}
-	n.App.InitCommand(command, n.App.ConnectToWrite, check, func(c *cobra.Command, api *client.Client, _ []string) error {
-		return o.run(c.Context(), api, documents)
+	a.InitCommand(command, a.ConnectToWrite, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+		put := func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
+			return m.put(ctx, n, api, d)
+		}
+		what := manifest.Applier{Noun: "serving", Put: put, InOrder: true, Watched: options.Watch}
+		if err := what.Send(c.Context(), a, api, documents); err != nil {
+			return err
+		}
+		last := documents[len(documents)-1].Name
+		if options.Watch {
+			return watchOne(c.Context(), n, api, last, options)
+		}
+		if a.Output == app.Table {
+			a.Printf(a.Err, "To watch it: slipway serving watch %s\n", last)
+		}
+		return nil
 	})
 	manifest.FileFlag(command, &files)
-	o.options.StartFlags(command, watchHelp)
+	options.StartFlags(command, watchHelp)
 	return command
 }
 
-func (o *applier) run(ctx context.Context, api *client.Client, documents []manifest.Document) error {
-	what := manifest.Applier{Noun: "serving", Put: o.put, InOrder: true, Watched: o.options.Watch}
-	if err := what.Send(ctx, o.App, api, documents); err != nil {
-		return err
-	}
-	last := documents[len(documents)-1].Name
-	if o.options.Watch {
-		return watchOne(ctx, o.servings, api, last, o.options)
-	}
-	if o.App.Output == app.Table {
-		o.App.Printf(o.App.Err, "To watch it: slipway serving watch %s\n", last)
-	}
-	return nil
-}
-
 // put sends an AppImage or a whole serving, which it first makes from a request.
-func (o *applier) put(ctx context.Context, api *client.Client, d manifest.Document) (result manifest.Result,
+func (m mode) put(ctx context.Context, n *servings, api *client.Client, d manifest.Document) (result manifest.Result,
 	err error) {
 	if d.Kind == manifest.KindAppImage {
-		return appimage.Put(ctx, api, d, o.mode.creates)
+		return appimage.Put(ctx, api, d, m.creates)
 	}
 	params := &client.PutServingParams{}
 	var current serving.View
 	switch {
-	case o.mode.creates:
+	case m.creates:
 		params.Generation = &current.Generation
-	case o.mode.updates:
-		answer, err := o.Read(ctx, api, d.Name)
+	case m.updates:
+		answer, err := n.Read(ctx, api, d.Name)
 		if err != nil {
 			return result, err
 		}

@@ -217,13 +217,9 @@ func operationFailed(v serving.View) bool {
 }
 
 func watchCommand(n *servings) *cobra.Command {
-	return n.WatchCommand(
-		`Watch a serving until it is Available or Failed. On a terminal, the parties are updated in place. In a pipe, each
-change is printed as one line; with -o json or yaml, the complete serving is printed at each change. Lost connections
-are reopened, for as long as it takes.
-
-The command also waits for unreachable parties and for approvals, unless flags say otherwise. A serving that is being
-deleted is watched until it is deleted. The exit code is the outcome:`, "serving-01 --timeout 15m --exit-on-interrupted",
+	return n.WatchCommand("the parties", "The command also waits for unreachable parties and for approvals, unless flags "+
+		"say otherwise. A serving that is being deleted is watched until it is deleted.",
+		"serving-01 --timeout 15m --exit-on-interrupted",
 		func(ctx context.Context, api *client.Client, id string, o follow.Options) error {
 			return watchOne(ctx, n, api, id, o)
 		})

@@ -34,12 +34,9 @@ var WatchHelp = follow.FlagTexts{Noun: "task", Until: "until it ends", Interrupt
 	Paused: "the task is Paused, or waits for a decision about a rollout"}
 
 func watchCommand(n *tasks) *cobra.Command {
-	return n.WatchCommand(
-		`Watch a task until it ends. On a terminal, waves and services are updated in place. In a pipe, each change is
-printed as one line; with -o json or yaml, the complete task is printed at each change. Lost connections are reopened,
-for as long as it takes.
-
-While a task is Paused or Interrupted, the command waits too, unless flags say otherwise. The exit code is the outcome:`, "shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused", n.Watch)
+	return n.WatchCommand("waves and services",
+		"While a task is Paused or Interrupted, the command waits too, unless flags say otherwise.",
+		"shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused", n.Watch)
 }
 
 // exitCodeOf returns the exit code of the watch in this state of the task; ok is false while the watch continues.
