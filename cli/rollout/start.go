@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -227,6 +228,7 @@ func (r *startRequest) flags(command *cobra.Command) {
 
 // requestBody is the request to send, with the documents it was built from.
 type requestBody struct {
+	fields map[string]any
 	// text is the body, as JSON.
 	text []byte
 	// sources are the documents of the body; those of single fields come first.
@@ -253,31 +255,62 @@ func (s source) pathIn(field string) (own string, ok bool) {
 	return "[" + rest, ok
 }
 
-// read builds the body from the file, the flags and the actor.
+// read builds the body from the file, the flags and the actor. A Rollout object in the file becomes the field rollout.
 func (r *startRequest) read(a *app.App, who app.ActorFlags) (requestBody, error) {
-	body, fields, err := r.readBase(a)
-	if err != nil {
+	body := requestBody{fields: map[string]any{}}
+	switch {
+	case r.file != "":
+		fields, err := body.readFile(a, r.file, "")
+		if err != nil {
+			return body, err
+		}
+		if body.fields = fields; fields["kind"] == "Rollout" {
+			body.sources[0].underField, body.fields = "rollout", map[string]any{"rollout": fields}
+		}
+	case r.workload == "":
+		return body, app.Usagef("nothing to release: set -f FILE, or --workload KIND/NAME with --image and --strategy-file")
+	case r.Namespace == "":
+		r.Namespace = app.DefaultNamespace
+	}
+	if err := r.complete(a, &body); err != nil {
 		return body, err
 	}
-	if body.sources, err = r.complete(a, fields, body.sources); err != nil {
-		return body, err
-	}
-	if _, own := fields["actor"]; !own || who.Actor != "" {
+	if _, own := body.fields["actor"]; !own || who.Actor != "" {
 		who.SetDefaults()
-		fields["actor"] = who.Actor
+		body.fields["actor"] = who.Actor
 	}
 	if who.Reason != "" {
-		fields["reason"] = who.Reason
+		body.fields["reason"] = who.Reason
 	}
-	if body.text, err = json.Marshal(fields); err != nil {
+	var err error
+	if body.text, err = json.Marshal(body.fields); err != nil {
 		return body, fmt.Errorf("cannot encode the request as JSON: %w", err)
 	}
 	return body, nil
 }
 
+// readFile reads a file that contains one mapping, for a field of the body or for the whole body.
+func (b *requestBody) readFile(a *app.App, file, field string) (map[string]any, error) {
+	text, shown, err := manifest.ReadFile(a, file)
+	if err != nil {
+		return nil, err
+	}
+	parts := strictyaml.Split(text)
+	if len(parts) != 1 {
+		return nil, fmt.Errorf("%s contains %s, but must contain exactly one", shown,
+			phrase.Count(len(parts), "document"))
+	}
+	b.sources = append([]source{{shown, parts[0], field}}, b.sources...)
+	fields, err := manifest.ReadMapping(shown, parts[0])
+	if err == nil && len(fields) == 0 && field != "" {
+		err = fmt.Errorf("%s is empty", shown)
+	}
+	return fields, err
+}
+
 // locateErrors sets the file and line of errors in the body. Line numbers of the generated body are dropped: the user
 // has not seen it.
-func (b requestBody) locateErrors(problems []client.FieldProblem) []apiclient.Finding {
+func (b *requestBody) locateErrors(problems []client.FieldProblem) []apiclient.Finding {
 	findings := []apiclient.Finding{}
 	for n := range problems {
 		problems[n].Line = 0
@@ -296,91 +329,43 @@ func (b requestBody) locateErrors(problems []client.FieldProblem) []apiclient.Fi
 	return findings
 }
 
-// readBase reads the file, if one is given. A Rollout object becomes the field rollout.
-func (r *startRequest) readBase(a *app.App) (requestBody, map[string]any, error) {
-	if r.file == "" {
-		if r.workload == "" {
-			return requestBody{}, nil, app.Usagef(
-				"nothing to release: set -f FILE, or --workload KIND/NAME with --image and --strategy-file")
-		}
-		return requestBody{}, map[string]any{}, nil
+// set sets a field to the value of a flag. Flags may add to a file; contradictions are errors.
+func (b *requestBody) set(field, flag string, value any) error {
+	if value == "" {
+		return nil
 	}
-	text, shown, err := manifest.ReadFile(a, r.file)
-	if err != nil {
-		return requestBody{}, nil, err
+	if old, there := b.fields[field]; there && fmt.Sprint(old) != fmt.Sprint(value) {
+		return app.Usagef("%s is set both in the file and by --%s: use only one of them", field, flag)
 	}
-	parts := strictyaml.Split(text)
-	if len(parts) != 1 {
-		return requestBody{}, nil, fmt.Errorf("%s contains %s, but must contain exactly one", shown,
-			phrase.Count(len(parts), "document"))
-	}
-	own := source{file: shown, text: parts[0]}
-	fields, err := manifest.ReadMapping(shown, parts[0])
-	if err != nil {
-		return requestBody{}, nil, err
-	}
-	if fields["kind"] == "Rollout" {
-		own.underField = "rollout"
-		fields = map[string]any{"rollout": fields}
-	}
-	return requestBody{sources: []source{own}}, fields, nil
+	b.fields[field] = value
+	return nil
 }
 
-type flagValue struct {
-	field, flag string
-	value       any
-}
-
-// complete adds the values of the flags. Flags may add to a file and replace its images; other contradictions are
-// errors.
-func (r *startRequest) complete(a *app.App, fields map[string]any, sources []source) ([]source, error) {
-	added := []flagValue{
-		{"party", "party", r.Party}, {"namespace", "namespace", r.namespaceOf(fields)}, {"name", "name", r.name},
-		{"rolloutId", "rollout-id", r.rolloutID},
-	}
-	if r.workload != "" {
-		ref, err := app.ParseWorkload(r.workload)
-		if err != nil {
-			return nil, err
-		}
-		added = append(added, flagValue{"workloadRef", "workload",
-			map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name}})
+// complete adds the values of the flags.
+func (r *startRequest) complete(a *app.App, body *requestBody) error {
+	err := cmp.Or(body.set("party", "party", r.Party), body.set("namespace", "namespace", r.Namespace),
+		body.set("name", "name", r.name), body.set("rolloutId", "rollout-id", r.rolloutID))
+	if err == nil && r.workload != "" {
+		ref, wrong := app.ParseWorkload(r.workload)
+		err = cmp.Or(wrong, body.set("workloadRef", "workload",
+			map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name}))
 	}
 	for _, part := range []struct{ field, flag, file string }{
 		{"templatePatch", "patch-file", r.patchFile}, {"strategy", "strategy-file", r.strategyFile},
 		{"policy", "policy-file", r.policyFile},
 	} {
-		value, own, err := readFields(a, part.file)
-		if err != nil {
-			return nil, err
-		}
-		if value != nil {
-			added = append(added, flagValue{part.field, part.flag, value})
-			own.underField = part.field
-			sources = append([]source{own}, sources...)
+		if err == nil && part.file != "" {
+			value, wrong := body.readFile(a, part.file, part.field)
+			err = cmp.Or(wrong, body.set(part.field, part.flag, value))
 		}
 	}
-	for _, one := range added {
-		if one.value == "" {
-			continue
-		}
-		if old, there := fields[one.field]; there && fmt.Sprint(old) != fmt.Sprint(one.value) {
-			return nil, app.Usagef("%s is set both in the file and by --%s: use only one of them", one.field, one.flag)
-		}
-		fields[one.field] = one.value
+	if err == nil && r.supersede {
+		body.fields["supersede"] = true
 	}
-	if r.supersede {
-		fields["supersede"] = true
+	if err == nil && len(r.images) > 0 {
+		err = r.addImages(body.fields)
 	}
-	return sources, r.addImages(fields)
-}
-
-// namespaceOf returns the namespace from the flags; without a file, the default namespace.
-func (r *startRequest) namespaceOf(fields map[string]any) string {
-	if r.Namespace == "" && r.file == "" && fields["namespace"] == nil {
-		return app.DefaultNamespace
-	}
-	return r.Namespace
+	return err
 }
 
 // addImages sets images by container; they override those of the file.
@@ -388,6 +373,7 @@ func (r *startRequest) addImages(fields map[string]any) error {
 	images, _ := fields["images"].(map[string]any)
 	if images == nil {
 		images = map[string]any{}
+		fields["images"] = images
 	}
 	for _, pair := range r.images {
 		container, image, both := strings.Cut(pair, "=")
@@ -396,24 +382,5 @@ func (r *startRequest) addImages(fields map[string]any) error {
 		}
 		images[container] = image
 	}
-	if len(r.images) > 0 {
-		fields["images"] = images
-	}
 	return nil
-}
-
-// readFields reads a file that contains one mapping; nil without a file.
-func readFields(a *app.App, file string) (map[string]any, source, error) {
-	if file == "" {
-		return nil, source{}, nil
-	}
-	text, shown, err := manifest.ReadFile(a, file)
-	if err != nil {
-		return nil, source{}, err
-	}
-	fields, err := manifest.ReadMapping(shown, text)
-	if err == nil && len(fields) == 0 {
-		err = fmt.Errorf("%s is empty", shown)
-	}
-	return fields, source{file: shown, text: text}, err
 }
