@@ -81,7 +81,7 @@ func TLS(s settings.Settings) (*tls.Config, error) {
 }
 
 // Caller sends requests and turns every unsuccessful response into an error that says what to do: *ProblemError for the
-// API's own errors, *UnreachableError when the API does not respond, *unexpectedResponseError when another server
+// API's own errors, *UnreachableError when the API does not respond, unexpectedResponseError when another server
 // responds at its address.
 type Caller struct {
 	Address string

@@ -50,19 +50,14 @@ func (e *UnreachableError) Error() string {
 func (e *UnreachableError) Unwrap() error { return e.Cause }
 
 // unexpectedResponseError means that a server at the API's address sent a response that is not the API's.
-type unexpectedResponseError struct {
-	address, status, contentType string
+type unexpectedResponseError string
+
+func newUnexpectedResponse(address string, response *http.Response) error {
+	return unexpectedResponseError(fmt.Sprintf("%s returned %s (%s), which is not a response of the Slipway API", address,
+		response.Status, cmp.Or(response.Header.Get("Content-Type"), "-")))
 }
 
-func newUnexpectedResponse(address string, response *http.Response) *unexpectedResponseError {
-	return &unexpectedResponseError{address: address, status: response.Status,
-		contentType: response.Header.Get("Content-Type")}
-}
-
-func (e *unexpectedResponseError) Error() string {
-	return fmt.Sprintf("%s returned %s (%s), which is not a response of the Slipway API", e.address, e.status,
-		cmp.Or(e.contentType, "-"))
-}
+func (e unexpectedResponseError) Error() string { return string(e) }
 
 // ShortCause shortens a network error to the part that is useful to a user.
 func ShortCause(err error) string {
@@ -143,7 +138,7 @@ func Explain(err error, most int) string {
 	var text strings.Builder
 	var problem *ProblemError
 	var unreachable *UnreachableError
-	var stranger *unexpectedResponseError
+	var stranger unexpectedResponseError
 	var untrusted *tls.CertificateVerificationError
 	fmt.Fprintf(&text, "error: %s\n", err)
 	switch {

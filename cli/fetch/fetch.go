@@ -32,14 +32,13 @@ const defaultPatience = 5 * time.Minute
 
 // options holds the flags.
 type options struct {
-	sha256, to, file    string
-	urls, trusted       []string
-	allow               []string
-	limits              source.Limits
-	credentials         string
-	patience            time.Duration
-	terminationLog      string
-	terminationLogGiven bool
+	sha256, to, file string
+	urls, trusted    []string
+	allow            []string
+	limits           source.Limits
+	credentials      string
+	patience         time.Duration
+	terminationLog   string
 }
 
 // Command returns `slipway fetch`.
@@ -65,10 +64,9 @@ the pod status.`,
     --file app.jar --to /slipway-package`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.terminationLogGiven = c.Flags().Changed("termination-log")
 			err := run(c.Context(), a, o)
 			if err != nil && c.Context().Err() == nil {
-				err = errors.Join(err, o.writeTerminationLog(err))
+				err = errors.Join(err, writeTerminationLog(o.terminationLog, c.Flags().Changed("termination-log"), err))
 			}
 			return err
 		},
@@ -225,14 +223,14 @@ func readKey(path string) ([]byte, error) {
 
 // writeTerminationLog writes the reason of a failure to the termination log. The default file exists only in
 // containers.
-func (o *options) writeTerminationLog(reason error) error {
+func writeTerminationLog(path string, given bool, reason error) error {
 	flags := os.O_WRONLY | os.O_TRUNC
-	if o.terminationLogGiven {
+	if given {
 		flags |= os.O_CREATE
 	}
-	file, err := os.OpenFile(o.terminationLog, flags, 0o644)
+	file, err := os.OpenFile(path, flags, 0o644)
 	if err != nil {
-		if !o.terminationLogGiven {
+		if !given {
 			return nil
 		}
 		return fmt.Errorf("cannot write the termination log: %w", err)

@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
@@ -75,22 +76,17 @@ func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
 	return lines
 }
 
-func servicesOf(t plan.Task, w plan.Wave, level detail) []plan.ServiceStatus {
-	var all, failed, running []plan.ServiceStatus
+func servicesOf(t plan.Task, w plan.Wave, level detail) (all []plan.ServiceStatus) {
 	for _, i := range w.Items {
-		s := t.Services[i]
-		all = append(all, s)
-		switch s.State {
-		case plan.ItemFailed:
-			failed = append(failed, s)
-		case plan.ItemRunning:
-			running = append(running, s)
-		}
+		all = append(all, t.Services[i])
 	}
 	if level < activeOnly {
 		return all
 	}
-	return append(failed, running...)
+	in := func(state plan.ItemState) []plan.ServiceStatus {
+		return slices.DeleteFunc(slices.Clone(all), func(s plan.ServiceStatus) bool { return s.State != state })
+	}
+	return append(in(plan.ItemFailed), in(plan.ItemRunning)...)
 }
 
 // repeatsReason reports whether the message of the service's only workload equals the service's reason.

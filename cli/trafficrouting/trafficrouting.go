@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/client"
@@ -93,13 +94,7 @@ func readAll(a *app.App, files []string, where app.ScopeFlags, argument string) 
 
 // readOne reads the name of one document. The engine validates the spec.
 func readOne(file string, body []byte, where app.ScopeFlags, argument string) (manifest.Document, error) {
-	var head struct {
-		Kind     string `json:"kind"`
-		Metadata struct {
-			Name      string `json:"name"`
-			Namespace string `json:"namespace"`
-		} `json:"metadata"`
-	}
+	var head metav1.PartialObjectMetadata
 	d := manifest.Document{File: file, Body: body}
 	if err := yaml.Unmarshal(body, &head); err != nil {
 		return d, fmt.Errorf("%s: %s", file, render.OneLine(err.Error()))
@@ -109,20 +104,20 @@ func readOne(file string, body []byte, where app.ScopeFlags, argument string) (m
 			render.OneLine(head.Kind))
 	}
 	if argument == "" {
-		argument = head.Metadata.Name
+		argument = head.Name
 	}
 	if argument == "" {
 		return d, app.Usagef("%s:%d: the spec has no name: add the argument NAME, or use an object", file,
 			manifest.FirstLine(body))
 	}
 	if where.Namespace == "" {
-		where.Namespace = head.Metadata.Namespace
+		where.Namespace = head.Namespace
 	}
 	name, err := where.ParseName(argument)
 	if err != nil {
 		return d, err
 	}
-	for own, given := range map[string]string{head.Metadata.Name: name.Name, head.Metadata.Namespace: name.Namespace} {
+	for own, given := range map[string]string{head.Name: name.Name, head.Namespace: name.Namespace} {
 		if own != "" && own != given {
 			return d, app.Usagef("%s has %s, but the command line has %s: use only one of them", file, own, given)
 		}

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"go.uber.org/fx"
@@ -56,10 +55,6 @@ func identity() string {
 		host = "unknown-host"
 	}
 	return fmt.Sprintf("slipway-%s@%s-%d", version.This().Version, host, os.Getpid())
-}
-
-func newMetrics(registry *prometheus.Registry) client.MetricsHandler {
-	return worker.NewMetricsHandler(registry)
 }
 
 func newVersions(temporal client.Client, s settings.Settings) *versions.Reader {
