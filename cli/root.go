@@ -26,7 +26,6 @@ import (
 	"slipway.io/slipway/cli/serving"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/task"
-	"slipway.io/slipway/cli/trafficrouting"
 	"slipway.io/slipway/cli/version"
 	"slipway.io/slipway/release/strictyaml"
 )
@@ -71,7 +70,7 @@ Output: tables by default, -o json or -o yaml for programs. NO_COLOR disables co
 		}
 	}
 	add("release", "Release:", plan.ValidateCommand(a), catalogue.ServiceCommand(a), plan.Command(a), task.Command(a),
-		rollout.Command(a), serving.Command(a), appimage.Command(a), trafficrouting.Command(a), catalogue.PartyCommand(a),
+		rollout.Command(a), serving.Command(a), appimage.Command(a), catalogue.TrafficRoutingCommand(a), catalogue.PartyCommand(a),
 		repair.Command(a))
 	add("engine", "Run the engine:", append(engine, guard.Command(a), configCommand(a), healthcheck.Command(a),
 		fetch.Command(a))...)

@@ -156,8 +156,8 @@ type Request struct {
 	// ContentType is the type of the body; "" without a body.
 	ContentType string
 	Body        []byte
-	// LastEventID, if not nil, makes an event stream start with the event after this one.
-	LastEventID *string
+	// LastEventID, if not "", makes an event stream start with the event after this one.
+	LastEventID string
 }
 
 // Path returns the escaped path of an object: its collection, and its name or NAMESPACE/NAME.
@@ -175,11 +175,10 @@ func (r Request) Send(ctx context.Context, api *client.Client) (*http.Response, 
 		return nil, err
 	}
 	request.URL.RawQuery = r.Query.Encode()
-	if r.ContentType != "" {
-		request.Header.Set("Content-Type", r.ContentType)
-	}
-	if r.LastEventID != nil {
-		request.Header.Set("Last-Event-ID", *r.LastEventID)
+	for name, value := range map[string]string{"Content-Type": r.ContentType, "Last-Event-ID": r.LastEventID} {
+		if value != "" {
+			request.Header.Set(name, value)
+		}
 	}
 	return api.Client.Do(request)
 }

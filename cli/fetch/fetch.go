@@ -251,7 +251,7 @@ type downloads struct {
 
 // fetchAny downloads the package from the first URL that has it. A URL that failed permanently is not retried.
 func (d *downloads) fetchAny(ctx context.Context, urls []string) error {
-	reasons := make([]error, len(urls))
+	reasons := make([]string, len(urls))
 	final := make([]bool, len(urls))
 	for round := 1; ; round++ {
 		pause := time.Duration(-1)
@@ -259,22 +259,23 @@ func (d *downloads) fetchAny(ctx context.Context, urls []string) error {
 			if final[i] {
 				continue
 			}
-			reasons[i] = d.fetch(ctx, url)
-			if reasons[i] == nil {
+			err := d.fetch(ctx, url)
+			if err == nil {
 				return nil
 			}
-			if err := ctx.Err(); err != nil {
-				return err
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
-			d.app.Printf(d.app.Err, "%s\n", reasons[i])
-			if wait, again := download.RetryAfter(reasons[i], round); !again {
+			reasons[i] = err.Error()
+			d.app.Printf(d.app.Err, "%s\n", err)
+			if wait, again := download.RetryAfter(err, round); !again {
 				final[i] = true
 			} else if pause < 0 || wait < pause {
 				pause = wait
 			}
 		}
 		if pause < 0 || d.app.Now().Add(pause).After(d.retryUntil) {
-			return d.joinFailures(reasons)
+			return fmt.Errorf("cannot download the package sha256:%s: %s", d.sha256, strings.Join(reasons, "; "))
 		}
 		d.app.Printf(d.app.Err, "retrying in %s\n", pause.Round(time.Second))
 		d.app.Wait(ctx, pause)
@@ -295,13 +296,4 @@ func (d *downloads) fetch(ctx context.Context, url string) error {
 	}
 	d.app.Printf(d.app.Out, "downloaded %d bytes from %s\n", got.Bytes, got.FinalURL)
 	return nil
-}
-
-// joinFailures returns one error for the failures of all URLs.
-func (d *downloads) joinFailures(reasons []error) error {
-	texts := make([]string, len(reasons))
-	for i, reason := range reasons {
-		texts[i] = reason.Error()
-	}
-	return fmt.Errorf("cannot download the package sha256:%s: %s", d.sha256, strings.Join(texts, "; "))
 }

@@ -44,8 +44,8 @@ type Update[T any] struct {
 // Follower watches one release (a task, rollout or serving) by its event stream, across lost connections and server
 // restarts.
 type Follower[T any] struct {
-	// Open opens the event stream. If lastID is not nil, it starts with the event after that one.
-	Open func(ctx context.Context, lastID *string) (*http.Response, error)
+	// Open opens the event stream. If lastID is not "", it starts with the event after that one.
+	Open func(ctx context.Context, lastID string) (*http.Response, error)
 	// Ended reports whether the release has ended, so that its state no longer changes.
 	Ended func(T) bool
 	// IdleTimeout is the time without data after which the connection counts as dead.
@@ -106,11 +106,7 @@ func (e idleError) Error() string { return "no data received for " + time.Durati
 func (f *Follower[T]) readStream(parent context.Context, report func(Update[T])) (seen bool, err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	var last *string
-	if f.lastID != "" {
-		last = &f.lastID
-	}
-	response, err := f.Open(ctx, last)
+	response, err := f.Open(ctx, f.lastID)
 	if err != nil {
 		return false, err
 	}
@@ -218,7 +214,7 @@ type Watched[T any] struct {
 	DisplayName, ResumeCommand string
 	// Read reads it once. Open opens its event stream.
 	Read func(ctx context.Context) (T, error)
-	Open func(ctx context.Context, lastID *string) (*http.Response, error)
+	Open func(ctx context.Context, lastID string) (*http.Response, error)
 	// Ended reports whether its state no longer changes. ExitCode reports whether the watch ends in this state, and
 	// with which exit code.
 	Ended    func(T) bool

@@ -87,9 +87,12 @@ func (g *Gate) IsEngine(user, namespace string) bool {
 // guardOptions returns the options of the installed guard, or the defaults, with this process's identity added to the
 // allowed ones.
 func (c *cluster) guardOptions(ctx context.Context) (o guard.Options, me string, err error) {
-	if me, err = c.currentUser(ctx); err != nil {
+	review, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
+	if err != nil {
 		return o, "", err
 	}
+	me = review.Status.UserInfo.Username
 	o = guard.Options{Identities: guard.DefaultIdentities()}
 	found, err := c.Guards(ctx, c.policies, guard.DefaultName)
 	if err != nil && !apierrors.IsForbidden(err) {
@@ -128,14 +131,4 @@ func Ensure(ctx context.Context, config *rest.Config, gate bool) (message string
 	}
 	return "the guard is installed; changes by this engine are allowed: " + me, c.hasRollouts || !gate,
 		c.applyAll(ctx, wanted)
-}
-
-// currentUser returns the user name of this process in the cluster.
-func (c *cluster) currentUser(ctx context.Context) (string, error) {
-	review, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
-		metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return review.Status.UserInfo.Username, nil
 }

@@ -3,12 +3,12 @@ package guard
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
@@ -104,14 +104,11 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options)
 		return explain("install", err)
 	}
 	a.Printf(a.Out, "The guard %s is installed\n", wanted.Name)
-	found, err := c.Guards(ctx, c.policies, wanted.Name)
-	if err != nil {
-		return explain("read", err)
-	}
-	for _, i := range guard.Find(found) {
+	installed, err := c.installed(ctx, wanted.Name)
+	for _, i := range installed {
 		c.print(a, i, wanted)
 	}
-	return nil
+	return err
 }
 
 // checkNoKruise returns failure.Refused if Kruise Rollouts would release the workloads that the gate holds for Slipway.
@@ -136,7 +133,9 @@ func (c *cluster) applyAll(ctx context.Context, wanted guard.Options) error {
 	wanted.NoRollouts = !c.hasRollouts
 	objects, keep := guard.Policies(wanted, c.policies.Mutating, c.policies.Validating), map[string]bool{}
 	for _, object := range objects {
-		if err := c.apply(ctx, object); err != nil {
+		_, err := c.Objects.Resource(kube.ResourceOf(object)).Apply(ctx, object.GetName(), object,
+			metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		if err != nil {
 			return err
 		}
 		keep[object.GetKind()+object.GetName()] = true
@@ -145,10 +144,13 @@ func (c *cluster) applyAll(ctx context.Context, wanted guard.Options) error {
 	return err
 }
 
-func (c *cluster) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	_, err := c.Objects.Resource(kube.ResourceOf(object)).Apply(ctx, object.GetName(), object,
-		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	return err
+// installed returns the installations of this name; "" means all.
+func (c *cluster) installed(ctx context.Context, name string) ([]guard.Installed, error) {
+	found, err := c.Guards(ctx, c.policies, name)
+	if err != nil {
+		return nil, explain("read", err)
+	}
+	return guard.Find(found), nil
 }
 
 func statusCommand(a *app.App, o *options) *cobra.Command {
@@ -165,11 +167,11 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			found, err := cluster.Guards(c.Context(), cluster.policies, "")
+			all, err := cluster.installed(c.Context(), "")
 			if err != nil {
-				return explain("read", err)
+				return err
 			}
-			return cluster.status(a, guard.Find(found))
+			return cluster.status(a, all)
 		},
 	}
 }
@@ -237,12 +239,8 @@ func (c *cluster) kindsOf(i guard.Installed) []string {
 	if i.Gates() {
 		kinds = append(kinds, guard.Gated(c.hasRollouts)...)
 	}
-	var more []string
-	for kind := range i.Version {
-		if !slices.Contains(kinds, kind) {
-			more = append(more, kind)
-		}
-	}
-	slices.Sort(more)
+	more := slices.DeleteFunc(slices.Sorted(maps.Keys(i.Version)), func(kind string) bool {
+		return slices.Contains(kinds, kind)
+	})
 	return slices.Concat(more, kinds)
 }

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/kuscia/kusciapb"
@@ -110,24 +111,20 @@ var knownMetadata = [][2]string{{"namespace", objects.Namespace},
 const lastApplied = "annotations.kubectl.kubernetes.io/last-applied-configuration"
 
 func (r KusciaReader) readRequest(file string, text []byte) (Document, []apiclient.Finding) {
-	d := Document{File: file, Kind: r.Kind, Body: text}
+	d := Document{File: file, Kind: r.Kind, Body: text, Request: &kusciapb.CreateServingRequest{}}
 	field := "serving_id"
-	var name func() string
 	switch {
 	case r.Kind == KindAppImage:
-		request := &kusciapb.CreateAppImageRequest{}
-		d.Request, field, name = request, "name", request.GetName
+		d.Request, field = &kusciapb.CreateAppImageRequest{}, "name"
 	case r.Updates:
-		request := &kusciapb.UpdateServingRequest{}
-		d.Request, name = request, request.GetServingId
-	default:
-		request := &kusciapb.CreateServingRequest{}
-		d.Request, name = request, request.GetServingId
+		d.Request = &kusciapb.UpdateServingRequest{}
 	}
 	if err := decodeRequest(text, d.Request); err != nil {
 		return d, finding(file, FirstLine(text), "", "%s", err)
 	}
-	if d.Name = name(); d.Name == "" {
+	request := d.Request.ProtoReflect()
+	d.Name = request.Get(request.Descriptor().Fields().ByName(protoreflect.Name(field))).String()
+	if d.Name == "" {
 		return d, finding(file, FirstLine(text), field, "is missing")
 	}
 	return d, nil

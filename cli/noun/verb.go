@@ -152,7 +152,7 @@ func (n *Noun[Item, Object]) Watched(api *client.Client, name string, o follow.O
 			answer, err := n.Read(ctx, api, name)
 			return answer.Value, err
 		},
-		Open: func(ctx context.Context, last *string) (*http.Response, error) {
+		Open: func(ctx context.Context, last string) (*http.Response, error) {
 			events := n.request(http.MethodGet, name, "/events")
 			events.LastEventID = last
 			return events.Send(ctx, api)

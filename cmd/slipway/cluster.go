@@ -119,26 +119,24 @@ var guardModule = fx.Module("guard",
 func installGuard(ctx context.Context, config *rest.Config, gate bool, log *slog.Logger) {
 	for last := ""; ; {
 		message, done, err := guard.Ensure(ctx, config, gate)
-		if err == nil && message != last {
-			log.InfoContext(ctx, "guard", "status", message)
-			last = message
-		}
+		level := slog.LevelInfo
 		switch {
-		case done && err == nil:
-			return
-		case err == nil: // the Rollout definition may be applied later
 		case ctx.Err() != nil:
 			return
 		case failure.Is(err, failure.Refused): // Kruise Rollouts may be removed later
-			if reason := err.Error(); reason != last {
-				log.WarnContext(ctx, "guard", "status", reason)
-				last = reason
-			}
-		case kube.Classify(err) != kube.Unreachable:
+			message, level = err.Error(), slog.LevelWarn
+		case err != nil && kube.Classify(err) != kube.Unreachable:
 			log.WarnContext(ctx, "cannot install the guard", "error", err)
 			return
+		case err != nil:
+			message = last
 		}
-		if pause.For(ctx, guardRetryInterval) != nil {
+		if message != last {
+			log.Log(ctx, level, "guard", "status", message)
+			last = message
+		}
+		// the Rollout definition may be applied later
+		if done && err == nil || pause.For(ctx, guardRetryInterval) != nil {
 			return
 		}
 	}
