@@ -108,11 +108,6 @@ func FindingsOf(file string, problems []client.FieldProblem) []Finding {
 	return all
 }
 
-// ProblemsOf converts errors found by the CLI to the API's form. The result is never nil, so that JSON shows [].
-func ProblemsOf(found []strictyaml.FieldError) []client.FieldProblem {
-	return append([]client.FieldProblem{}, found...)
-}
-
 // MaxFindings bounds the findings per document in text output; -o json prints all.
 const MaxFindings = 20
 

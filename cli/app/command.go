@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/user"
@@ -152,13 +153,8 @@ func (w *ActorFlags) Flags(command *cobra.Command, key string) {
 
 // SetDefaults sets the defaults: the operating system user and a random key.
 func (w *ActorFlags) SetDefaults() {
-	if w.Key == "" {
-		w.Key = uuid.NewString()
-	}
-	if w.Actor = strings.TrimSpace(w.Actor); w.Actor != "" {
-		return
-	}
-	w.Actor = SystemUser()
+	w.Key = cmp.Or(w.Key, uuid.NewString())
+	w.Actor = cmp.Or(strings.TrimSpace(w.Actor), SystemUser())
 }
 
 // SystemUser returns the name of the operating system user, "" if it has none.

@@ -33,7 +33,7 @@ func Command(a *app.App) *cobra.Command {
 accept.`
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"appimages", "aimg"},
 		Short: "AppImages: the applications that servings run"}
-	command.AddCommand(applyCommand(n), n.ListCommand("List the AppImages", noun.ListOptions{}), get,
+	command.AddCommand(applyCommand(n), n.ListCommand("List the AppImages", nil), get,
 		n.DeleteCommand(
 			"Delete AppImages. Servings that use them keep running their current version; their next update needs "+
 				"another AppImage."))

@@ -30,7 +30,7 @@ func ServiceCommand(a *app.App) *cobra.Command {
 	get.Long = "Show a service. With -o yaml or json, print the document that `slipway service apply --id ID -f -` " +
 		"accepts."
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"services"}, Short: "Manage the catalogue of services"}
-	command.AddCommand(applyServices(n), n.ListCommand("List the services", noun.ListOptions{}), get, n.DeleteCommand(
+	command.AddCommand(applyServices(n), n.ListCommand("List the services", nil), get, n.DeleteCommand(
 		"Delete services from the catalogue. Their workloads are not changed. A service that a plan uses is not "+
 			"deleted; the "+
 			"error names the plans."))
@@ -104,7 +104,7 @@ func PartyCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"parties"},
 		Short: "Manage parties and show whether their workers are reachable"}
 	command.AddCommand(applyParties(n), n.ListCommand("List the parties and whether they are reachable",
-		noun.ListOptions{}),
+		nil),
 		n.GetCommand("Show a party and its workers"), n.DeleteCommand(
 			`Delete parties. Their clusters and workers are not changed. A party that is used by an open release is not deleted.
 If the home cluster has a namespace with the party's name, the party "default" serves it afterwards.`))
@@ -184,7 +184,7 @@ NAME. -n sets the namespace for documents that do not have one.`,
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"trafficroutings", "tr"},
 		Short: "Manage traffic routings: routes shared by several rollouts"}
 	command.AddCommand(apply, n.ListCommand("List the traffic routings and the rollouts that hold them",
-		noun.ListOptions{}),
+		nil),
 		n.GetCommand("Show a traffic routing and the rollouts that hold it"),
 		n.DeleteCommand("Delete traffic routings. One that a rollout holds is not deleted, because its routes could "+
 			"not be restored."))

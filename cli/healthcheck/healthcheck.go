@@ -2,6 +2,7 @@
 package healthcheck
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -115,8 +116,5 @@ func failedChecks(body io.Reader) string {
 			lines = append(lines, check.Name+": "+render.OneLine(check.Message))
 		}
 	}
-	if len(lines) == 0 {
-		return UnreadableResponse
-	}
-	return strings.Join(lines, "; ")
+	return cmp.Or(strings.Join(lines, "; "), UnreadableResponse)
 }

@@ -26,20 +26,12 @@ const watchInterval = 2 * time.Second
 // agingColumns are columns that change with time. A watched list does not reprint a row because of them.
 var agingColumns = []string{"AGE", "SINCE", "TOOK", "LAST SEEN"}
 
-// ListOptions are the options of a list command, apart from its filters.
-type ListOptions struct {
-	// Limited adds --limit.
-	Limited bool
-	// Check validates the filters; it may be nil.
-	Check func() error
-
-	limit app.Limit
-	watch bool
-}
-
-// ListCommand returns `list`, which prints all objects, or the named ones, as a table.
-func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Command {
+// ListCommand returns `list`, which prints all objects, or the named ones, as a table. For a list with filters, filter
+// validates and sets them; such a list also has --limit.
+func (n *Noun[Item, Object]) ListCommand(short string, filter func() error) *cobra.Command {
 	a := n.App
+	var limit app.Limit
+	var watch bool
 	command := &cobra.Command{
 		Use: "list [" + n.Argument + "...]", Short: short,
 		Long: fmt.Sprintf("%s. If names are given, only these %s are listed. With --watch, each is printed again "+
@@ -50,21 +42,21 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 	var names []string
 	check := func(args []string) (err error) {
 		if names, err = n.names(args); err == nil {
-			err = o.limit.Check(phrase.Plural(n.Name))
+			err = limit.Check(phrase.Plural(n.Name))
 		}
 		switch {
 		case err != nil:
 			return err
-		case len(names) > 0 && o.limit > 0:
+		case len(names) > 0 && limit > 0:
 			return app.Usagef("--limit cannot be used with names: use only one of them")
-		case o.Check != nil:
-			return o.Check()
+		case filter != nil:
+			return filter()
 		}
 		return nil
 	}
 	a.InitCommand(command, app.Connect, check, func(c *cobra.Command, api *client.Client, _ []string) error {
-		l := &lister[Item, Object]{Noun: n, api: api, names: names, limit: int(o.limit)}
-		if o.watch {
+		l := &lister[Item, Object]{Noun: n, api: api, names: names, limit: int(limit)}
+		if watch {
 			return l.watch(c.Context())
 		}
 		return l.print(c.Context())
@@ -75,10 +67,10 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 			flag.Usage = fmt.Sprintf("list only %s of this `%s`", phrase.Plural(n.Name), name)
 		}
 	}
-	if o.Limited {
-		o.limit.Flag(command, phrase.Plural(n.Name))
+	if filter != nil {
+		limit.Flag(command, phrase.Plural(n.Name))
 	}
-	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "after listing, print changes until Ctrl-C")
+	command.Flags().BoolVarP(&watch, "watch", "w", false, "after listing, print changes until Ctrl-C")
 	return command
 }
 

@@ -51,7 +51,7 @@ func Command(a *app.App) *cobra.Command {
 	get.Long = "Show the waves of a plan. With -o yaml or json, print the document that `slipway plan apply -f - " +
 		"NAME` accepts."
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"plans"}, Short: "Manage and run plans"}
-	command.AddCommand(applyCommand(n), n.ListCommand("List the plans", noun.ListOptions{}), get, runCommand(n),
+	command.AddCommand(applyCommand(n), n.ListCommand("List the plans", nil), get, runCommand(n),
 		diffCommand(n), historyCommand(n), n.DeleteCommand(
 			"Delete plans. Their past tasks are kept. A plan with a running task cannot be deleted: stop the task first."))
 	return command

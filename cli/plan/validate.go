@@ -145,11 +145,12 @@ func catalogueScope(body []byte) (scope string, some bool) {
 	return "checked against the catalogue", true
 }
 
-// validateOffline checks a document by the engine's rules that need no catalogue.
+// validateOffline checks a document by the engine's rules that need no catalogue. Its lists are not nil, so that JSON
+// shows [].
 func validateOffline(body []byte) client.ValidateResult {
 	document, warnings, wrong := plan.Decode(body)
-	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: apiclient.ProblemsOf(wrong),
-		Warnings: apiclient.ProblemsOf(warnings),
+	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: append([]client.FieldProblem{}, wrong...),
+		Warnings: append([]client.FieldProblem{}, warnings...),
 		Waves:    []client.Wave{}}
 	if result.Valid {
 		result.Waves = wavesOf(document)

@@ -73,16 +73,15 @@ func newNoun(a *app.App) *rollouts {
 func listCommand(n *rollouts) *cobra.Command {
 	var inPhase, waitsFor []string
 	var steps bool
-	command := n.ListCommand("List the rollouts, newest first, each with its current or last release", noun.ListOptions{
-		Limited: true, Check: func() error {
-			inPhases, err := app.ParseOneOf("phase", inPhase, phases)
-			waits, wrong := app.ParseOneOf("waiting-for", waitsFor, rollout.WaitKinds)
-			n.Filter = url.Values{"phase": inPhases, "waitingFor": waits}
-			if steps {
-				showSteps(n)
-			}
-			return cmp.Or(err, wrong)
-		}})
+	command := n.ListCommand("List the rollouts, newest first, each with its current or last release", func() error {
+		inPhases, err := app.ParseOneOf("phase", inPhase, phases)
+		waits, wrong := app.ParseOneOf("waiting-for", waitsFor, rollout.WaitKinds)
+		n.Filter = url.Values{"phase": inPhases, "waitingFor": waits}
+		if steps {
+			showSteps(n)
+		}
+		return cmp.Or(err, wrong)
+	})
 	command.Example = `  slipway rollout list --waiting-for approval
   slipway rollout list -n shop --steps`
 	f := command.Flags()

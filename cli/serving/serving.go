@@ -51,7 +51,7 @@ for all.`,
 	for _, mode := range modes {
 		command.AddCommand(filesCommand(n, mode))
 	}
-	command.AddCommand(get, remove, n.ListCommand("List the servings, with their state", noun.ListOptions{}),
+	command.AddCommand(get, remove, n.ListCommand("List the servings, with their state", nil),
 		watchCommand(n),
 		historyCommand(n))
 	for _, v := range verbs(a) {

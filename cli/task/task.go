@@ -96,14 +96,14 @@ func planNames(ctx context.Context, api *client.Client) (names []string, err err
 func listCommand(n *tasks) *cobra.Command {
 	var ofPlan string
 	var states []string
-	command := n.ListCommand("List the tasks, newest first", noun.ListOptions{Limited: true, Check: func() error {
+	command := n.ListCommand("List the tasks, newest first", func() error {
 		wanted, err := app.ParseOneOf("state", states, allStates)
 		n.Filter = url.Values{"state": wanted}
 		if ofPlan != "" {
 			n.Filter.Set("plan", ofPlan)
 		}
 		return err
-	}})
+	})
 	command.Example = `  slipway task list --state Running --state Paused
   slipway task list --plan shop --limit 5`
 	command.Flags().StringSliceVar(&states, "state", nil,
