@@ -70,8 +70,8 @@ Output: tables by default, -o json or -o yaml for programs. NO_COLOR disables co
 		}
 	}
 	add("release", "Release:", plan.ValidateCommand(a), catalogue.ServiceCommand(a), plan.Command(a), task.Command(a),
-		rollout.Command(a), serving.Command(a), appimage.Command(a), catalogue.TrafficRoutingCommand(a), catalogue.PartyCommand(a),
-		repair.Command(a))
+		rollout.Command(a), serving.Command(a), appimage.Command(a), catalogue.TrafficRoutingCommand(a),
+		catalogue.PartyCommand(a), repair.Command(a))
 	add("engine", "Run the engine:", append(engine, guard.Command(a), configCommand(a), healthcheck.Command(a),
 		fetch.Command(a))...)
 	add("other", "Other:", versionCommand(a))

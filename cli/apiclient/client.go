@@ -156,6 +156,8 @@ type Request struct {
 	// ContentType is the type of the body; "" without a body.
 	ContentType string
 	Body        []byte
+	// IdempotencyKey, if not "", makes a repeat the same request.
+	IdempotencyKey string
 	// LastEventID, if not "", makes an event stream start with the event after this one.
 	LastEventID string
 }
@@ -175,7 +177,8 @@ func (r Request) Send(ctx context.Context, api *client.Client) (*http.Response, 
 		return nil, err
 	}
 	request.URL.RawQuery = r.Query.Encode()
-	for name, value := range map[string]string{"Content-Type": r.ContentType, "Last-Event-ID": r.LastEventID} {
+	for name, value := range map[string]string{"Content-Type": r.ContentType, "Idempotency-Key": r.IdempotencyKey,
+		"Last-Event-ID": r.LastEventID} {
 		if value != "" {
 			request.Header.Set(name, value)
 		}

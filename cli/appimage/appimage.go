@@ -28,12 +28,23 @@ type images = noun.Noun[client.AppImage, client.AppImage]
 // Command is `slipway appimage`.
 func Command(a *app.App) *cobra.Command {
 	n := newNoun(a)
-	get := n.GetCommand("Show an AppImage")
-	get.Long = `Show an AppImage. -o json and -o yaml print the object, which "slipway appimage apply" and kubectl apply
-accept.`
+	apply := n.ApplyCommand(
+		`A file contains AppImage objects (kuscia.secretflow/v1alpha1) or Kuscia requests (CreateAppImageRequest), separated
+by "---". A request keeps the fields that it cannot express, such as port numbers. Servings pick up a changed AppImage
+with their next update.`,
+		`  slipway appimage apply -f image.yaml`, manifest.Applier{
+			Read: func(files []string, _ string) ([]manifest.Document, error) {
+				return manifest.KusciaReader{Kind: manifest.KindAppImage}.Read(n.App, files)
+			},
+			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
+				return Put(ctx, api, d, false)
+			},
+		})
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"appimages", "aimg"},
 		Short: "AppImages: the applications that servings run"}
-	command.AddCommand(applyCommand(n), n.ListCommand("List the AppImages", nil), get,
+	command.AddCommand(apply, n.ListCommand("List the AppImages", nil),
+		n.GetCommand("Show an AppImage", `Show an AppImage. -o json and -o yaml print the object, which "slipway appimage apply" and kubectl apply
+accept.`),
 		n.DeleteCommand(
 			"Delete AppImages. Servings that use them keep running their current version; their next update needs "+
 				"another AppImage."))
@@ -94,21 +105,6 @@ func describe(a *app.App, image client.AppImage) error {
 	}
 	a.Printf(a.Out, "\n%s", table)
 	return nil
-}
-
-func applyCommand(n *images) *cobra.Command {
-	return n.ApplyCommand(
-		`A file contains AppImage objects (kuscia.secretflow/v1alpha1) or Kuscia requests (CreateAppImageRequest), separated
-by "---". A request keeps the fields that it cannot express, such as port numbers. Servings pick up a changed AppImage
-with their next update.`,
-		`  slipway appimage apply -f image.yaml`, manifest.Applier{
-			Read: func(files []string, _ string) ([]manifest.Document, error) {
-				return manifest.KusciaReader{Kind: manifest.KindAppImage}.Read(n.App, files)
-			},
-			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
-				return Put(ctx, api, d, false)
-			},
-		})
 }
 
 // Put sends an AppImage. With onlyNew it is refused if the AppImage exists with other content.

@@ -4,12 +4,11 @@ package catalogue
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/client"
@@ -26,14 +25,26 @@ import (
 // ServiceCommand returns `slipway service`.
 func ServiceCommand(a *app.App) *cobra.Command {
 	n := services(a)
-	get := n.GetCommand("Show a service")
-	get.Long = "Show a service. With -o yaml or json, print the document that `slipway service apply --id ID -f -` " +
-		"accepts."
+	apply := n.ApplyCommand(
+		`A file contains either the document of one service, whose ID is set by --id or taken from the file name (111.yaml is
+service 111), or one or more ReleaseService objects (apiVersion slipway.io/v1alpha1), separated by "---".
+
+All documents are validated before the first one is sent.`, `  slipway service apply -f 111.yaml
+  slipway service apply -f services.yaml -f more-services.yaml
+  slipway service apply --id 111 -f - < order.yaml`, manifest.Applier{
+			Kind: manifest.KindService, NameFlag: "--id", ValidName: catalog.ValidID,
+			Check: func(body []byte) strictyaml.Errors {
+				_, errors := strategy.DecodeService(body)
+				return errors
+			},
+		})
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"services"}, Short: "Manage the catalogue of services"}
-	command.AddCommand(applyServices(n), n.ListCommand("List the services", nil), get, n.DeleteCommand(
-		"Delete services from the catalogue. Their workloads are not changed. A service that a plan uses is not "+
-			"deleted; the "+
-			"error names the plans."))
+	command.AddCommand(apply, n.ListCommand("List the services", nil), n.GetCommand("Show a service", "Show a "+
+		"service. With -o yaml or json, print the document that `slipway service apply --id ID -f -` accepts."),
+		n.DeleteCommand(
+			"Delete services from the catalogue. Their workloads are not changed. A service that a plan uses is not "+
+				"deleted; the "+
+				"error names the plans."))
 	return command
 }
 
@@ -82,30 +93,27 @@ func describeService(a *app.App, id string, s catalog.Service) error {
 	return nil
 }
 
-func applyServices(n *noun.Noun[client.ServiceSummary, client.Service]) *cobra.Command {
-	return n.ApplyCommand(
-		`A file contains either the document of one service, whose ID is set by --id or taken from the file name (111.yaml is
-service 111), or one or more ReleaseService objects (apiVersion slipway.io/v1alpha1), separated by "---".
-
-All documents are validated before the first one is sent.`, `  slipway service apply -f 111.yaml
-  slipway service apply -f services.yaml -f more-services.yaml
-  slipway service apply --id 111 -f - < order.yaml`, manifest.Applier{
-			Kind: manifest.KindService, NameFlag: "--id", ValidName: catalog.ValidID,
-			Check: func(body []byte) strictyaml.Errors {
-				_, errors := strategy.DecodeService(body)
-				return errors
-			},
-		})
-}
-
 // PartyCommand returns `slipway party`.
 func PartyCommand(a *app.App) *cobra.Command {
 	n := parties(a)
+	apply := n.ApplyCommand(
+		`A file contains either the spec of one party (queue, namespace and labels, all optional), whose name is set by --name
+or taken from the file name (alice.yaml is party alice), or one or more Party objects (apiVersion slipway.io/v1alpha1),
+separated by "---".
+
+All documents are validated before the first one is sent.`, `  slipway party apply -f parties.yaml
+  echo 'namespace: shop' | slipway party apply --name alice -f -`, manifest.Applier{
+			Kind: manifest.KindParty, NameFlag: "--name", ValidName: catalog.ValidParty,
+			Check: func(body []byte) strictyaml.Errors {
+				_, errors := party.Decode(body)
+				return errors
+			},
+		})
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"parties"},
 		Short: "Manage parties and show whether their workers are reachable"}
-	command.AddCommand(applyParties(n), n.ListCommand("List the parties and whether they are reachable",
+	command.AddCommand(apply, n.ListCommand("List the parties and whether they are reachable",
 		nil),
-		n.GetCommand("Show a party and its workers"), n.DeleteCommand(
+		n.GetCommand("Show a party and its workers", ""), n.DeleteCommand(
 			`Delete parties. Their clusters and workers are not changed. A party that is used by an open release is not deleted.
 If the home cluster has a namespace with the party's name, the party "default" serves it afterwards.`))
 	return command
@@ -135,11 +143,8 @@ func describeParty(a *app.App, p client.PartyState) error {
 		a.Printf(a.Out, "default namespace of workloads: %s\n", render.OneLine(p.Namespace))
 	}
 	if len(p.Labels) > 0 {
-		var labels []string
-		for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
-			labels = append(labels, key+"="+p.Labels[key])
-		}
-		a.Printf(a.Out, "labels: %s\n", render.OneLine(strings.Join(labels, ", ")))
+		text := strings.ReplaceAll(labels.Set(p.Labels).String(), ",", ", ")
+		a.Printf(a.Out, "labels: %s\n", render.OneLine(text))
 	}
 	if len(p.Workers) == 0 {
 		return nil
@@ -150,22 +155,6 @@ func describeParty(a *app.App, p client.PartyState) error {
 	}
 	a.Printf(a.Out, "\n%s", table)
 	return nil
-}
-
-func applyParties(n *noun.Noun[client.PartyState, client.PartyState]) *cobra.Command {
-	return n.ApplyCommand(
-		`A file contains either the spec of one party (queue, namespace and labels, all optional), whose name is set by --name
-or taken from the file name (alice.yaml is party alice), or one or more Party objects (apiVersion slipway.io/v1alpha1),
-separated by "---".
-
-All documents are validated before the first one is sent.`, `  slipway party apply -f parties.yaml
-  echo 'namespace: shop' | slipway party apply --name alice -f -`, manifest.Applier{
-			Kind: manifest.KindParty, NameFlag: "--name", ValidName: catalog.ValidParty,
-			Check: func(body []byte) strictyaml.Errors {
-				_, errors := party.Decode(body)
-				return errors
-			},
-		})
 }
 
 // TrafficRoutingCommand returns `slipway trafficrouting`.
@@ -185,7 +174,7 @@ NAME. -n sets the namespace for documents that do not have one.`,
 		Short: "Manage traffic routings: routes shared by several rollouts"}
 	command.AddCommand(apply, n.ListCommand("List the traffic routings and the rollouts that hold them",
 		nil),
-		n.GetCommand("Show a traffic routing and the rollouts that hold it"),
+		n.GetCommand("Show a traffic routing and the rollouts that hold it", ""),
 		n.DeleteCommand("Delete traffic routings. One that a rollout holds is not deleted, because its routes could "+
 			"not be restored."))
 	return command

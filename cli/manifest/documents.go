@@ -130,19 +130,29 @@ func nameByFile(documents []Document, file string) {
 // ReadDocument reads an object or a bare spec. Invalid YAML is returned as a spec, because the strict reader of specs
 // reports the errors.
 func ReadDocument(file string, text []byte) (Document, []apiclient.Finding) {
-	plain := Document{File: file, Body: text}
-	var root yaml.Node
-	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		return plain, nil
-	}
-	mapping := root.Content[0]
-	if valueOf(mapping, "apiVersion") == nil && valueOf(mapping, "kind") == nil {
-		return plain, nil
+	mapping, _ := mappingOf(text)
+	if !isObject(mapping) {
+		return Document{File: file, Body: text}, nil
 	}
 	object := &objectReader{file: file, text: text, node: mapping, version: v1alpha1.GroupVersion.String(),
 		kinds: []string{KindService, KindPlan, KindParty}}
 	d := object.read()
 	return d, object.findings
+}
+
+// mappingOf returns the mapping that a document is; nil if it is another value.
+func mappingOf(text []byte) (*yaml.Node, error) {
+	var root yaml.Node
+	err := yaml.Unmarshal(text, &root)
+	if err != nil || len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+		return nil, err
+	}
+	return root.Content[0], nil
+}
+
+// isObject reports whether a mapping is an object of Kubernetes.
+func isObject(mapping *yaml.Node) bool {
+	return mapping != nil && (valueOf(mapping, "apiVersion") != nil || valueOf(mapping, "kind") != nil)
 }
 
 type objectReader struct {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -67,16 +66,14 @@ func finding(file string, line int, field, format string, args ...any) []apiclie
 
 // read reads one document. A Kuscia request has no kind; an object has one.
 func (r KusciaReader) read(file string, text []byte) (Document, []apiclient.Finding) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
+	mapping, err := mappingOf(text)
+	switch {
+	case err != nil:
 		return Document{}, finding(file, FirstLine(text), "", "is neither YAML nor JSON: %s",
 			render.OneLine(err.Error()))
-	}
-	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+	case mapping == nil:
 		return Document{}, finding(file, FirstLine(text), "", "is not an object: use a Kuscia request or a Kuscia object")
-	}
-	mapping := root.Content[0]
-	if valueOf(mapping, "apiVersion") == nil && valueOf(mapping, "kind") == nil {
+	case !isObject(mapping):
 		return r.readRequest(file, text)
 	}
 	var affinityMode string

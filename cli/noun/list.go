@@ -190,8 +190,8 @@ func (l *lister[Item, Object]) fingerprint(item Item) string {
 	return strings.Join(cells, "\x00")
 }
 
-// HistoryCommand returns `history`, which lists the releases of one object, newest first. what names the releases; list,
-// if not nil, returns another request for them than for the history below the object.
+// HistoryCommand returns `history`, which lists the releases of one object, newest first. what names the releases;
+// list, if not nil, returns another request for them than for the history below the object.
 func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what string,
 	list func(name string) apiclient.Request, titles []string, row func(Release) []string) *cobra.Command {
 	var most app.Limit

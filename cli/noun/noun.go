@@ -108,16 +108,13 @@ func (n *Noun[Item, Object]) list() apiclient.Request {
 	query := url.Values{}
 	maps.Copy(query, n.Filter)
 	if n.Scope != nil {
-		setIfGiven(query, "namespace", n.Scope.Namespace)
-		setIfGiven(query, "party", n.Scope.Party)
+		for name, value := range map[string]string{"namespace": n.Scope.Namespace, "party": n.Scope.Party} {
+			if value != "" {
+				query.Set(name, value)
+			}
+		}
 	}
 	return apiclient.Request{Path: n.Collection, Query: query}
-}
-
-func setIfGiven(query url.Values, name, value string) {
-	if value != "" {
-		query.Set(name, value)
-	}
 }
 
 // Object returns the name of a namespaced object from NAMESPACE/NAME and the flags.
@@ -186,10 +183,10 @@ func (n *Noun[Item, Object]) flags(command *cobra.Command) {
 	}
 }
 
-// GetCommand returns `get`, which prints one object as a drawing or a document.
-func (n *Noun[Item, Object]) GetCommand(short string) *cobra.Command {
+// GetCommand returns `get`, which prints one object as a drawing or a document. long is its help; "" means short.
+func (n *Noun[Item, Object]) GetCommand(short, long string) *cobra.Command {
 	a := n.App
-	return n.InitCommand(&cobra.Command{Use: "get " + n.Argument, Short: short}, app.Connect, nil,
+	return n.InitCommand(&cobra.Command{Use: "get " + n.Argument, Short: short, Long: long}, app.Connect, nil,
 		func(c *cobra.Command, api *client.Client, name string) error {
 			answer, err := n.Read(c.Context(), api, name)
 			switch {

@@ -47,18 +47,7 @@ func Command(a *app.App) *cobra.Command {
 		},
 		Encode: plan.Encode, // keeps the documented order of the keys
 	}
-	get := n.GetCommand("Show the waves of a plan")
-	get.Long = "Show the waves of a plan. With -o yaml or json, print the document that `slipway plan apply -f - " +
-		"NAME` accepts."
-	command := &cobra.Command{Use: n.Command, Aliases: []string{"plans"}, Short: "Manage and run plans"}
-	command.AddCommand(applyCommand(n), n.ListCommand("List the plans", nil), get, runCommand(n),
-		diffCommand(n), historyCommand(n), n.DeleteCommand(
-			"Delete plans. Their past tasks are kept. A plan with a running task cannot be deleted: stop the task first."))
-	return command
-}
-
-func applyCommand(n *plans) *cobra.Command {
-	return n.ApplyCommand(
+	apply := n.ApplyCommand(
 		`A file contains either the document of one plan, whose name is NAME or taken from the file name (shop.yaml is
 plan shop), or one or more DeployPlan objects (apiVersion slipway.io/v1alpha1), separated by "---".
 
@@ -71,6 +60,12 @@ All documents are validated before the first one is sent. Saving a plan does not
 				return errors
 			},
 		})
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"plans"}, Short: "Manage and run plans"}
+	command.AddCommand(apply, n.ListCommand("List the plans", nil), n.GetCommand("Show the waves of a plan",
+		"Show the waves of a plan. With -o yaml or json, print the document that `slipway plan apply -f - NAME` accepts."),
+		runCommand(n), diffCommand(n), historyCommand(n), n.DeleteCommand("Delete plans. Their past tasks are kept. A "+
+			"plan with a running task cannot be deleted: stop the task first."))
+	return command
 }
 
 // timesText returns the times of a plan, one per line; "" if it has none.

@@ -33,8 +33,10 @@ func Command(a *app.App) *cobra.Command {
 		Short: "Release one workload step by step: canary or blue-green",
 	}
 	command.AddCommand(startCommand(n), validateCommand(a), listCommand(n),
-		n.GetCommand("Show a rollout: its steps, split, wait and history"),
-		watchCommand(n), waitCommand(n), historyCommand(n), undoCommand(n))
+		n.GetCommand("Show a rollout: its steps, split, wait and history", ""),
+		n.WatchCommand("steps, split and wait",
+			"While a rollout waits for user action, the command waits too, unless flags say otherwise.",
+			"web -n shop --timeout 2h --exit-on-paused", n.Watch), waitCommand(n), historyCommand(n), undoCommand(n))
 	for _, v := range verbs(a) {
 		command.AddCommand(n.VerbCommand(v, func(s client.Rollout) string {
 			return fmt.Sprintf("rollout %s is %s%s", keyOf(s), s.Phase, render.ReasonSuffix(s.Reason))
@@ -225,7 +227,8 @@ func verbs(a *app.App) []noun.Verb[rollout.Status] {
 				return nil
 			}},
 		{Name: string(rollout.VerbRetry), Short: "Retry a failed step, or restore the rollout's settings after drift",
-			Long:          "Retry a failed step. After another client changed the workload, this restores the rollout's own settings.",
+			Long: "Retry a failed step. After another client changed the workload, this restores the rollout's own " +
+				"settings.",
 			ExampleReason: "the image has been pushed"},
 	}
 	for i := range all {

@@ -70,7 +70,7 @@ With --watch, the command watches the rollout until it ends, and the exit code i
 	return command
 }
 
-// starting is a request that starts a release: what it starts, its idempotency key, and the message when it has started.
+// starting is a request that starts a release: what it starts, its idempotency key, and the message afterwards.
 type starting struct {
 	what, key, text string
 	options         follow.Options

@@ -58,12 +58,6 @@ func exitCodeOf(o follow.Options, s rollout.Status) (code int, ok bool) {
 	return 0, false
 }
 
-func watchCommand(n *rollouts) *cobra.Command {
-	return n.WatchCommand("steps, split and wait",
-		"While a rollout waits for user action, the command waits too, unless flags say otherwise.",
-		"web -n shop --timeout 2h --exit-on-paused", n.Watch)
-}
-
 type waitGoal string
 
 const (

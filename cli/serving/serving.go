@@ -32,10 +32,10 @@ type servings = noun.Noun[serving.View, serving.View]
 // Command returns `slipway serving`.
 func Command(a *app.App) *cobra.Command {
 	n := newNoun(a)
-	get := n.GetCommand("Show a serving: its state, parties and endpoints")
-	get.Long = `Show a serving: its state, its parties with their replicas and endpoints, and why it is not serving.
+	get := n.GetCommand("Show a serving: its state, parties and endpoints",
+		`Show a serving: its state, its parties with their replicas and endpoints, and why it is not serving.
 
--o json and -o yaml also print its spec: the input configuration and the requested parties.`
+-o json and -o yaml also print its spec: the input configuration and the requested parties.`)
 	get.Example = `  slipway serving get serving-01
   slipway serving get serving-01 -o json | jq -r .phase`
 	remove := n.DeleteCommand(

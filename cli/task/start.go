@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -21,21 +22,18 @@ import (
 
 // Start is a request that starts a task.
 type Start struct {
-	// Send sends the request with this key and body.
-	Send  func(ctx context.Context, api *client.Client, key string, body client.ExecuteRequest) (*http.Response, error)
+	// Path is the path of the request.
+	Path  string
 	Times TimesFlags
-	// RepeatCommand is the command for repeating the request, without --key and the times. StartedText is the message when the task
-	// has started, before the task's ID.
+	// RepeatCommand is the command for repeating the request, without --key and the times. StartedText is the message
+	// when the task has started, before the task's ID.
 	RepeatCommand, StartedText string
 }
 
 // RunPlan returns the request that runs a plan, with these times.
 func RunPlan(name string, times TimesFlags) Start {
-	return Start{Times: times, RepeatCommand: "slipway plan run " + name, StartedText: "plan " + name + " is running as task ",
-		Send: func(ctx context.Context, api *client.Client, key string, body client.ExecuteRequest) (*http.Response,
-			error) {
-			return api.ExecutePlan(ctx, name, &client.ExecutePlanParams{IdempotencyKey: &key}, body)
-		}}
+	return Start{Path: apiclient.Path("plans", name) + "/execute", Times: times,
+		RepeatCommand: "slipway plan run " + name, StartedText: "plan " + name + " is running as task "}
 }
 
 // Run starts the task, and watches it if --watch is set. If the response is lost, it prints how to retry without
@@ -43,8 +41,13 @@ func RunPlan(name string, times TimesFlags) Start {
 func (s Start) Run(ctx context.Context, a *app.App, api *client.Client, who app.ActorFlags,
 	options follow.Options) error {
 	who.SetDefaults()
-	task, err := apiclient.Read[client.ExecuteResult](s.Send(ctx, api, who.Key, client.ExecuteRequest{Actor: who.Actor,
-		Reason: who.Reason, NotBefore: s.Times.NotBefore, Windows: s.Times.Windows, Freezes: s.Times.Freezes}))
+	body, err := json.Marshal(client.ExecuteRequest{Actor: who.Actor, Reason: who.Reason, NotBefore: s.Times.NotBefore,
+		Windows: s.Times.Windows, Freezes: s.Times.Freezes})
+	if err != nil {
+		return err
+	}
+	task, err := apiclient.Read[client.ExecuteResult](apiclient.Request{Method: http.MethodPost, Path: s.Path,
+		ContentType: apiclient.JSONBody, Body: body, IdempotencyKey: who.Key}.Send(ctx, api))
 	if apiclient.OutcomeUnknown(err) {
 		a.Printf(a.Err, "It is unknown whether the task was started. It is safe to repeat the command with the same "+
 			"key:\n  %s%s --key %s\n", s.RepeatCommand, s.Times.CommandArgs(), who.Key)
@@ -133,12 +136,9 @@ With --watch, the command watches the task until it ends, and the exit code is t
 	n.InitCommand(command, n.App.ConnectToWrite, func() error {
 		return errors.Join(options.Check(command), times.Read())
 	}, func(c *cobra.Command, api *client.Client, id string) error {
-		return Start{Times: times, RepeatCommand: "slipway task rerun " + id,
-			StartedText: "task " + id + " is rerun as task ",
-			Send: func(ctx context.Context, api *client.Client, key string, body client.ExecuteRequest) (*http.Response,
-				error) {
-				return api.RerunTask(ctx, id, &client.RerunTaskParams{IdempotencyKey: &key}, body)
-			}}.Run(c.Context(), n.App, api, who, options)
+		return Start{Path: apiclient.Path("tasks", id) + "/rerun", Times: times,
+			RepeatCommand: "slipway task rerun " + id, StartedText: "task " + id + " is rerun as task ",
+		}.Run(c.Context(), n.App, api, who, options)
 	})
 	who.Flags(command, "idempotency `key`, unique to this run, such as a CI pipeline ID")
 	options.StartFlags(command, WatchHelp)

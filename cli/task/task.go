@@ -35,8 +35,10 @@ func Command(a *app.App) *cobra.Command {
 	remove.ValidArgsFunction = a.CompleteAll(n.Filtered(inStates(plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed,
 		plan.TaskInterrupted)).Completion)
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"tasks"}, Short: "Watch, pause, resume and stop tasks"}
-	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads"),
-		watchCommand(n),
+	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads", ""),
+		n.WatchCommand("waves and services",
+			"While a task is Paused or Interrupted, the command waits too, unless flags say otherwise.",
+			"shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused", n.Watch),
 		reportCommand(n), rerunCommand(n), reverseCommand(n), remove)
 	for _, v := range verbs {
 		command.AddCommand(n.VerbCommand(v, func(t client.Task) string {
@@ -151,31 +153,25 @@ func reportCommand(n *tasks) *cobra.Command {
 and the plan that would reverse the task. With -o json or yaml, print the same report for programs.`,
 	}
 	return n.InitCommand(command, app.Connect, nil, func(c *cobra.Command, api *client.Client, id string) error {
-		return report(c.Context(), n.App, api, id)
-	})
-}
-
-func report(ctx context.Context, a *app.App, api *client.Client, id string) error {
-	format := client.ReportFormatMarkdown
-	if a.Output != app.Table {
-		format = client.ReportFormatJSON
-	}
-	response, err := api.GetTaskReport(ctx, id, &client.GetTaskReportParams{Format: &format})
-	if a.Output != app.Table {
-		report, err := apiclient.Read[map[string]any](response, err)
+		request := apiclient.Request{Path: apiclient.Path("tasks", id) + "/report", Query: url.Values{"format": {"json"}}}
+		if n.App.Output != app.Table {
+			report, err := apiclient.Read[map[string]any](request.Send(c.Context(), api))
+			if err != nil {
+				return err
+			}
+			return n.App.Print(report.Raw, nil)
+		}
+		request.Query.Set("format", "markdown")
+		response, err := request.Send(c.Context(), api)
 		if err != nil {
 			return err
 		}
-		return a.Print(report.Raw, nil)
-	}
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return &apiclient.UnreachableError{Address: response.Request.URL.Host, Cause: err}
-	}
-	a.Printf(a.Out, "%s\n", strings.TrimRight(string(text), "\n"))
-	return nil
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			return &apiclient.UnreachableError{Address: response.Request.URL.Host, Cause: err}
+		}
+		n.App.Printf(n.App.Out, "%s\n", strings.TrimRight(string(text), "\n"))
+		return nil
+	})
 }

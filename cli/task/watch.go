@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
@@ -32,12 +30,6 @@ const WatchExitCodes = `  0    Succeeded
 // WatchHelp are the help texts of the watch flags.
 var WatchHelp = follow.FlagTexts{Noun: "task", Until: "until it ends", Interrupted: "the task is Interrupted",
 	Paused: "the task is Paused, or waits for a decision about a rollout"}
-
-func watchCommand(n *tasks) *cobra.Command {
-	return n.WatchCommand("waves and services",
-		"While a task is Paused or Interrupted, the command waits too, unless flags say otherwise.",
-		"shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused", n.Watch)
-}
 
 // exitCodeOf returns the exit code of the watch in this state of the task; ok is false while the watch continues.
 func exitCodeOf(o follow.Options, t plan.Task) (code int, ok bool) {

@@ -45,7 +45,8 @@ party's queue, with that party's kubeconfig.`}),
 }
 
 func packageServeCommand() *cobra.Command {
-	return engineCommand(settings.PackageServe, runPackageServe, cobra.Command{Use: "serve", Short: "Serve a package store",
+	return engineCommand(settings.PackageServe, runPackageServe, cobra.Command{Use: "serve",
+		Short: "Serve a package store",
 		Long: `Serve a package store from a folder or an S3 bucket.
 Each party runs a store that its worker and its pods can reach. A folder must be on a persistent volume, and only one
 process may serve it; several processes may serve the same bucket. Downloads need only the digest of a package; all

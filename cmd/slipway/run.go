@@ -70,7 +70,8 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
-		fx.Provide(newRegistry, fx.Annotate(worker.NewMetricsHandler, fx.From(new(*prometheus.Registry))), newTracing, newTemporal, newRESTConfig, kube.NewClients,
+		fx.Provide(newRegistry, fx.Annotate(worker.NewMetricsHandler, fx.From(new(*prometheus.Registry))),
+			newTracing, newTemporal, newRESTConfig, kube.NewClients,
 			newFleetOptions, newVersions, newGuard),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),

@@ -134,8 +134,8 @@ func packageHandler(p Process, store *packages.Store, authenticate func(*http.Re
 	return mux
 }
 
-// tokenCheck returns the check of a request's token, which is read again when its file changes. server is the name of the
-// server, and source where clients find the token.
+// tokenCheck returns the check of a request's token, which is read again when its file changes. server is the name of
+// the server, and source where clients find the token.
 func (p Process) tokenCheck(server, setting, path, source string) (func(*http.Request) error, error) {
 	file, err := auth.NewTokenFile(path, func() (auth.Token, error) { return auth.LoadToken(server, path) })
 	if err != nil {
