@@ -43,20 +43,15 @@ func (r KusciaReader) Read(a *app.App, files []string) ([]Document, error) {
 	}
 	isKind := func(d Document) bool { return d.Kind == r.Kind }
 	if len(findings) == 0 && !slices.ContainsFunc(documents, isKind) {
-		findings = finding(strings.Join(files, ", "), 0, "", "there is no %s", r.wanted())
+		findings = finding(strings.Join(files, ", "), 0, "", "there is no %s", map[string]string{
+			KindAppImage: "AppImage in the files",
+			KindServing:  "serving in the files: use Kuscia's request, or a KusciaDeployment"}[r.Kind])
 	}
 	if len(findings) > 0 {
 		return nil, RejectDocuments(a, findings, "nothing was sent")
 	}
 	slices.SortStableFunc(documents, func(a, b Document) int { return strings.Compare(a.Kind, b.Kind) })
 	return documents, nil
-}
-
-func (r KusciaReader) wanted() string {
-	if r.Kind == KindAppImage {
-		return "AppImage in the files"
-	}
-	return "serving in the files: use Kuscia's request, or a KusciaDeployment"
 }
 
 func finding(file string, line int, field, format string, args ...any) []apiclient.Finding {

@@ -254,8 +254,12 @@ var webhookModule = fx.Module("webhook",
 			inBackground(lc, func(ctx context.Context) { withdrawGate(ctx, p) })
 			return nil
 		}
+		var source webhook.Source = webhook.SelfSigned{Secrets: p.Store, Now: time.Now}
+		if cert := p.Settings.WebhookCertFile; cert != "" {
+			source = webhook.FromFiles{CertFile: cert, KeyFile: p.Settings.WebhookKeyFile}
+		}
 		server := webhook.NewServer(webhook.Options{Listen: p.Settings.WebhookListen, Address: address,
-			Source: webhookSource(p.Settings, p.Store), Endpoints: p.Endpoints, Log: p.Log})
+			Source: source, Endpoints: p.Endpoints, Log: p.Log})
 		lc.Append(fx.StartStopHook(server.Start, server.Stop))
 		return nil
 	}),
@@ -285,13 +289,6 @@ func withdrawGate(ctx context.Context, p webhookParts) {
 func gateEndpoint(home *store.Store, config *rest.Config, s settings.Settings) webhook.Endpoint {
 	gate := newGate(home, config, s.Gate)
 	return webhook.NewGate(webhook.Gate{Engine: gate.IsEngine, Rollouts: home.RolloutsIn, Publish: gate.Publish})
-}
-
-func webhookSource(s settings.Settings, home *store.Store) webhook.Source {
-	if s.WebhookCertFile != "" {
-		return webhook.FromFiles{CertFile: s.WebhookCertFile, KeyFile: s.WebhookKeyFile}
-	}
-	return webhook.SelfSigned{Secrets: home, Now: time.Now}
 }
 
 // webhookAddress returns the address of the webhooks for the API server. It rejects incomplete settings.

@@ -221,15 +221,10 @@ type kusciaParts struct {
 	Handler  *kuscia.Handler
 }
 
-// kusciaLimits returns Kuscia's own limits where Kuscia has them, and Slipway's defaults otherwise.
-func kusciaLimits() limits.Limits {
-	l := limits.Default
-	l.Header, l.Body, l.Idle = 20*time.Second, 20*time.Second, 300*time.Second
-	return l
-}
-
 func newKusciaHTTP(p kusciaParts) (*listener, error) {
-	l := listenHTTP("Kuscia's API", kusciaLimits().Server(p.Handler), p.Security.TLS)
+	own := limits.Default // with Kuscia's own limits, where Kuscia has them
+	own.Header, own.Body, own.Idle = 20*time.Second, 20*time.Second, 300*time.Second
+	l := listenHTTP("Kuscia's API", own.Server(p.Handler), p.Security.TLS)
 	return p.listenKuscia("HTTP", "kuscia-listen", p.Settings.KusciaListen, l)
 }
 

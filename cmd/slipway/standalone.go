@@ -82,7 +82,11 @@ func newPackageServer(p Process) (*listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	server := packageLimits(p.Settings.PackageMaxBytes).Server(packageHandler(p, store, authenticate))
+	// The handler extends the time limits with every part of a transfer, and rejects packages that are too large with an
+	// explanation.
+	own := limits.Default
+	own.Body, own.BodyBytes = time.Minute, p.Settings.PackageMaxBytes+1<<20
+	server := own.Server(packageHandler(p, store, authenticate))
 	l := listenHTTP("packages", server, encryption)
 	l.where = []any{"in", cmp.Or(p.Settings.PackageDir, p.Settings.PackageBucket)}
 	l.insecure = "the package store is not encrypted: its token and packages can be intercepted unless a proxy encrypts " +
@@ -150,14 +154,6 @@ func (p Process) tokenCheck(server, setting, path, source string) (func(*http.Re
 		}
 		return now.Authenticate(r, server, source)
 	}, nil
-}
-
-// packageLimits returns the limits for a listener whose bodies are packages. The handler extends the time limits with
-// every part of a transfer, and rejects packages that are too large with an explanation.
-func packageLimits(most int64) limits.Limits {
-	l := limits.Default
-	l.Body, l.BodyBytes = time.Minute, most+1<<20
-	return l
 }
 
 // ownTLS returns the TLS configuration of a server whose settings begin with prefix; nil for no TLS.
