@@ -16,11 +16,11 @@ func TestLocate(t *testing.T) {
 	for field, want := range map[string]int{
 		"":                               0, // the whole document
 		"comment":                        1,
-		"deployPlanItems":                3,
+		"deployPlanItems":                2, // the line of its key
 		"deployPlanItems[1].serviceId":   7,
 		"deployPlanItems[1].httpSrcUri":  7, // missing: the first line of its item
-		"deployPlanItems[7].serviceId":   3, // no such item
-		"deployPlanItems[x]":             3,
+		"deployPlanItems[7].serviceId":   2, // no such item
+		"deployPlanItems[x]":             2,
 		"comment.more":                   1,
 		"deployPlanItems[2].deployment":  12,
 		"deployPlanItems[2].deployment[": 12,

@@ -192,7 +192,7 @@ shop/web         partition   Progressing   approval    3m00s   5m00s   -        
 alice: bank/db   blueGreen   Healthy       -           -       1h00m   db=registry.example/db:9          -
 shop/cart        canary      Failed        retry       1m00s   1h00m   cart=registry.example/cart:typo   step 1: pod cart-7c9-x2x of Deployment shop/cart: ImagePullBackOff: manifest unknown
 `}, got, "the cause is not cut, the failed image is shown, and a failure waits for retry")
-	require.Equal(t, "party=default&namespace=shop&phase=Progressing&waitingFor=approval&limit=3",
+	require.Equal(t, "limit=3&namespace=shop&party=default&phase=Progressing&waitingFor=approval",
 		api.requests()[0].query,
 		"filters go to the API, in any case")
 	wrong := slipway(t, api, "rollout", "list", "--phase", "Broken")
@@ -272,17 +272,17 @@ func TestRolloutVerbs(t *testing.T) {
 	t.Parallel()
 	extra := map[rollout.Verb][]string{rollout.VerbStop: {"--to", "frozen"}, rollout.VerbJump: {"--to-step", "3"},
 		rollout.VerbApprove: {"--yes"}, rollout.VerbPromote: {"--yes"}}
-	for _, v := range clirollout.Verbs {
-		t.Run(string(v.Verb), func(t *testing.T) {
+	for _, v := range rollout.Verbs {
+		t.Run(string(v), func(t *testing.T) {
 			t.Parallel()
 			api := newFakeAPI(t)
 			api.on("GET /api/v1/rollouts/shop/web", func(request) answer {
 				return answerJSON(http.StatusOK, webRollout())
 			})
-			route := "POST /api/v1/rollouts/shop/web/" + string(v.Verb)
+			route := "POST /api/v1/rollouts/shop/web/" + string(v)
 			api.on(route, func(request) answer { return answerJSON(http.StatusOK, webRollout()) })
-			args := append([]string{"rollout", string(v.Verb), "shop/web", "--actor", "li", "-m", "because", "--key",
-				"mine"}, extra[v.Verb]...)
+			args := append([]string{"rollout", string(v), "shop/web", "--actor", "li", "-m", "because", "--key",
+				"mine"}, extra[v]...)
 			got := slipway(t, api, args...)
 			require.Equal(t, app.ExitOK, got.code, got.err)
 			require.Equal(t, "rollout shop/web is Progressing: step 2 of 3 waits for approval\n", got.out)
@@ -290,16 +290,17 @@ func TestRolloutVerbs(t *testing.T) {
 			var body client.RolloutVerbRequest
 			require.NoError(t, json.Unmarshal([]byte(asked.body), &body))
 			want := client.RolloutVerbRequest{Actor: "li", Reason: "because", Key: "mine"}
-			switch v.Verb {
+			repeated := ""
+			switch v {
 			case rollout.VerbApprove, rollout.VerbPromote:
-				want.Step, want.Gate = 2, "gate-2"
-				require.Contains(t, got.err, string(v.Verb)+
+				want.Step, want.Gate, repeated = 2, "gate-2", " --step 2 --gate gate-2"
+				require.Contains(t, got.err, string(v)+
 					" step 2 of 3 of rollout shop/web, waiting for approval since ",
 					"the step is shown first")
 			case rollout.VerbStop:
-				want.To = "frozen"
+				want.To, repeated = "frozen", " --to frozen"
 			case rollout.VerbJump:
-				want.ToStep = 3
+				want.ToStep, repeated = 3, " --to-step 3"
 			}
 			require.Equal(t, want, body)
 			require.Equal(t, "cli", asked.header.Get("Slipway-Via"))
@@ -316,8 +317,8 @@ func TestRolloutVerbs(t *testing.T) {
 
 			api.on(route, func(request) answer { return problem(http.StatusServiceUnavailable, "no worker responds") })
 			unknown := slipway(t, api, args...)
-			require.Contains(t, unknown.err, "  slipway rollout "+string(v.Verb)+" shop/web"+
-				clirollout.RepeatFlags(want)+" --key mine\n",
+			require.Contains(t, unknown.err, "  slipway rollout "+string(v)+" shop/web"+
+				repeated+" --key mine\n",
 				"for an unknown outcome, the command to repeat is printed")
 		})
 	}

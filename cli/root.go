@@ -6,33 +6,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/appimage"
+	"slipway.io/slipway/cli/catalogue"
 	"slipway.io/slipway/cli/fetch"
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/healthcheck"
-	"slipway.io/slipway/cli/party"
 	"slipway.io/slipway/cli/plan"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/repair"
 	"slipway.io/slipway/cli/rollout"
-	"slipway.io/slipway/cli/service"
 	"slipway.io/slipway/cli/serving"
+	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/task"
-	"slipway.io/slipway/cli/trafficrouting"
 	"slipway.io/slipway/cli/version"
-)
-
-// The groups of the help page.
-const (
-	groupRelease = "release"
-	groupEngine  = "engine"
-	groupOther   = "other"
+	"slipway.io/slipway/release/strictyaml"
 )
 
 // The help lists commands in the order they were added.
@@ -65,12 +60,8 @@ Output: tables by default, -o json or -o yaml for programs. NO_COLOR disables co
 		Version: version.This().String(),
 	}
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddGroup(
-		&cobra.Group{ID: groupRelease, Title: "Release:"},
-		&cobra.Group{ID: groupEngine, Title: "Run the engine:"},
-		&cobra.Group{ID: groupOther, Title: "Other:"},
-	)
-	add := func(group string, commands ...*cobra.Command) {
+	add := func(group, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: group, Title: title})
 		for _, c := range commands {
 			if !c.Hidden {
 				c.GroupID = group
@@ -78,51 +69,48 @@ Output: tables by default, -o json or -o yaml for programs. NO_COLOR disables co
 			root.AddCommand(c)
 		}
 	}
-	add(groupRelease, plan.ValidateCommand(a), service.Command(a), plan.Command(a), task.Command(a), rollout.Command(a),
-		serving.Command(a), appimage.Command(a), trafficrouting.Command(a), party.Command(a), repair.Command(a))
-	add(groupEngine, append(engine, guard.Command(a), configCommand(a), healthcheck.Command(a), fetch.Command(a))...)
-	add(groupOther, versionCommand(a))
-	root.SetHelpCommandGroupID(groupOther)
-	root.SetCompletionCommandGroupID(groupOther)
-	wrapHelp(root)
-	rejectUnknownCommands(a, root)
-	recordArgsAccepted(a, root)
+	add("release", "Release:", plan.ValidateCommand(a), catalogue.ServiceCommand(a), plan.Command(a), task.Command(a),
+		rollout.Command(a), serving.Command(a), appimage.Command(a), catalogue.TrafficRoutingCommand(a),
+		catalogue.PartyCommand(a), repair.Command(a))
+	add("engine", "Run the engine:", append(engine, guard.Command(a), configCommand(a), healthcheck.Command(a),
+		fetch.Command(a))...)
+	add("other", "Other:", versionCommand(a))
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
+	flags := fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", flags))
+	complete(a, root)
 	return root
-}
-
-// rejectUnknownCommands makes command groups reject unknown subcommands; cobra would print the help and exit with 0.
-func rejectUnknownCommands(a *app.App, command *cobra.Command) {
-	if command.HasSubCommands() && !command.Runnable() {
-		command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-		command.DisableFlagsInUseLine = true
-		command.Args = func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			c.SuggestionsMinimumDistance = 2
-			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-				return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), near[0])
-			}
-			return fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
-		}
-	}
-	for _, child := range command.Commands() {
-		rejectUnknownCommands(a, child)
-	}
 }
 
 const helpColumns = 100
 
-func wrapHelp(command *cobra.Command) {
+// complete sets what all commands share, for a command and those below it.
+func complete(a *app.App, command *cobra.Command) {
 	command.Long = render.WrapText(command.Long, helpColumns)
+	if command.HasSubCommands() && !command.Runnable() {
+		rejectUnknownCommands(command)
+	}
+	recordArgsAccepted(a, command)
 	for _, child := range command.Commands() {
-		wrapHelp(child)
+		complete(a, child)
 	}
-	if command.HasParent() {
-		return
+}
+
+// rejectUnknownCommands makes a group of commands reject unknown ones; cobra would print the help and exit with 0.
+func rejectUnknownCommands(command *cobra.Command) {
+	command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	command.DisableFlagsInUseLine = true
+	command.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		c.SuggestionsMinimumDistance = 2
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), near[0])
+		}
+		return fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
 	}
-	flags := fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns)
-	command.SetUsageTemplate(strings.ReplaceAll(command.UsageTemplate(), ".FlagUsages", flags))
 }
 
 // pluginName is the program name of the kubectl plugin.
@@ -162,19 +150,106 @@ func Run(ctx context.Context, a *app.App, args []string, engine ...*cobra.Comman
 	return app.ExitFailure
 }
 
-// recordArgsAccepted makes every command record that its arguments were accepted, so that earlier errors count as usage
+// recordArgsAccepted makes a command record that its arguments were accepted, so that earlier errors count as usage
 // errors. It also limits the findings in text output.
 func recordArgsAccepted(a *app.App, command *cobra.Command) {
-	if run := command.RunE; run != nil {
-		command.RunE = func(c *cobra.Command, args []string) error {
-			a.ArgsAccepted = true
-			if form := c.Flags().Lookup("output"); form == nil || form.Value.String() == app.Table {
-				a.MaxFindings = apiclient.MaxFindings
-			}
-			return run(c, args)
+	run := command.RunE
+	if run == nil {
+		return
+	}
+	command.RunE = func(c *cobra.Command, args []string) error {
+		a.ArgsAccepted = true
+		if form := c.Flags().Lookup("output"); form == nil || form.Value.String() == app.Table {
+			a.MaxFindings = apiclient.MaxFindings
 		}
+		return run(c, args)
 	}
-	for _, child := range command.Commands() {
-		recordArgsAccepted(a, child)
+}
+
+func configCommand(a *app.App) *cobra.Command {
+	var forCommand string
+	command := &cobra.Command{
+		Use:   "config",
+		Short: "Show each setting, its value and where it came from",
+		Long: `Show each setting, its value and where it came from: a flag, the environment, the configuration file or the
+default. The command accepts the flags of all commands, so that you can check a command line without running it.
+Invalid settings are reported below the table, with exit code 2.`,
+		Example: `  slipway config --for worker --config slipway.yaml
+  SLIPWAY_LISTEN=0.0.0.0:80 slipway config --for server -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return showConfig(a, c, forCommand) },
 	}
+	app.RegisterSettings(command, settings.Groups...)
+	command.Flags().StringVar(&forCommand, "for", "",
+		"show only the settings of this `command`, with its defaults: "+strictyaml.List(settings.Groups))
+	app.FlagChoices(command, "for", settings.Groups...)
+	a.OutputFlag(command)
+	return command
+}
+
+func showConfig(a *app.App, command *cobra.Command, forCommand string) error {
+	flags, err := configFlags(command.Flags(), forCommand)
+	if err != nil {
+		return err
+	}
+	_, provenance, problems := settings.Load(flags)
+	err = a.Print(provenance, func() {
+		table := render.NewTable("SETTING", "VALUE", "SOURCE", "DESCRIPTION")
+		for _, e := range provenance.Entries {
+			table.Add(e.Name, e.Value, string(e.Source), e.Description)
+		}
+		a.Printf(a.Out, "%s", table)
+	})
+	if err != nil {
+		return err
+	}
+	if provenance.File == "" {
+		a.Printf(a.Err, "\nNo configuration file: neither --config nor %s is set.\n", settings.EnvConfig)
+	}
+	for _, name := range provenance.UnknownEnv {
+		a.Printf(a.Err, "note: %s is set, but is not a Slipway setting\n", name)
+	}
+	if problems != nil {
+		return &app.ExitError{Code: app.ExitUsage, Err: problems}
+	}
+	return nil
+}
+
+// configFlags returns the given flags as flags of one command, with that command's defaults. Without a command it
+// returns them unchanged.
+func configFlags(given *pflag.FlagSet, forCommand string) (*pflag.FlagSet, error) {
+	if forCommand == "" {
+		return given, nil
+	}
+	group := settings.Group(forCommand)
+	if !slices.Contains(settings.Groups, group) {
+		return nil, app.Usagef("invalid --for %q: must be one of %s", forCommand, strictyaml.List(settings.Groups))
+	}
+	own := pflag.NewFlagSet(forCommand, pflag.ContinueOnError)
+	settings.Register(own, group)
+	var err error
+	given.Visit(func(f *pflag.Flag) {
+		if f.Name == "for" || f.Name == "output" || err != nil {
+			return
+		}
+		if own.Lookup(f.Name) == nil {
+			err = app.Usagef("--%s is not a setting of %s", f.Name, forCommand)
+			return
+		}
+		err = own.Set(f.Name, f.Value.String())
+	})
+	return own, err
+}
+
+func versionCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version and build information",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return a.Print(version.This(), func() { a.Printf(a.Out, "%s", version.This()) })
+		},
+	}
+	a.OutputFlag(command)
+	return command
 }

@@ -32,19 +32,19 @@ func asking() serving.View {
 
 func TestServingVerbs(t *testing.T) {
 	t.Parallel()
-	for _, v := range cliserving.Verbs {
-		t.Run(string(v.Verb), func(t *testing.T) {
+	for _, v := range serving.Verbs {
+		t.Run(string(v), func(t *testing.T) {
 			t.Parallel()
 			api := newFakeAPI(t)
 			api.on("GET /api/v1/servings/serving-01", func(request) answer {
 				return answerJSON(http.StatusOK, asking())
 			})
-			api.on("POST /api/v1/servings/serving-01/"+string(v.Verb), func(request) answer {
+			api.on("POST /api/v1/servings/serving-01/"+string(v), func(request) answer {
 				return answerJSON(http.StatusOK, updating())
 			})
-			args := []string{"serving", string(v.Verb), "serving-01", "--actor", "li", "--reason", "seen", "--key",
+			args := []string{"serving", string(v), "serving-01", "--actor", "li", "--reason", "seen", "--key",
 				"k1"}
-			if v.Verb == serving.VerbApprove {
+			if v == serving.VerbApprove {
 				nobody := slipway(t, api, args...)
 				require.Equal(t, app.ExitUsage, nobody.code, "without a terminal a flag is required")
 				require.Contains(t, nobody.err, "add --party bob/server, --gate or --yes\n")
@@ -57,9 +57,9 @@ func TestServingVerbs(t *testing.T) {
 			require.Equal(t, []string{"li", "seen", "k1"},
 				[]string{sent.field(t, "actor"), sent.field(t, "reason"), sent.field(t, "key")})
 			require.Equal(t, "cli", sent.header.Get("Slipway-Via"))
-			if v.Verb != serving.VerbApprove {
+			if v != serving.VerbApprove {
 				require.NotContains(t, sent.body, "gate", "only approve sends a gate")
-				require.Equal(t, app.ExitUsage, slipway(t, api, "serving", string(v.Verb), "serving-01", "--gate",
+				require.Equal(t, app.ExitUsage, slipway(t, api, "serving", string(v), "serving-01", "--gate",
 					"g1").code)
 			}
 		})

@@ -38,7 +38,7 @@ bank-7   bank   Running   6m00s   6m00s   -
 shop-1   shop   Failed    1h00m   2m00s   service 111 failed: ` + strings.Repeat("x", 60) + `
 `}, got)
 	require.Len(t, api.requests(), 1, "--limit ends the paging")
-	require.Equal(t, "state=Paused&state=Failed&plan=shop&limit=3", api.requests()[0].query,
+	require.Equal(t, "limit=3&plan=shop&state=Paused&state=Failed", api.requests()[0].query,
 		"filters go to the API; states may be in any case")
 
 	wrong := slipway(t, api, "task", "list", "--state", "Broken")
@@ -299,7 +299,7 @@ func TestCompletion(t *testing.T) {
 	})
 	pause := newSession(t, "").run("__complete", "task", "pause", "--api", api.URL, "sh")
 	require.Equal(t, "shop-2\tRunning\n:4\n", pause.out, "shell completion lists the IDs")
-	require.Equal(t, "state=Pending&state=Running&limit=500", asked, "only tasks that can be paused are offered")
+	require.Equal(t, "limit=500&state=Pending&state=Running", asked, "only tasks that can be paused are offered")
 	require.Equal(t, "shop\tthe shop\n:4\n", newSession(t, "").run("__complete", "plan", "run", "--api", api.URL,
 		"").out)
 	away := newSession(t, "").run("__complete", "plan", "run", "--api", "http://127.0.0.1:1", "")

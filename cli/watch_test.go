@@ -249,9 +249,9 @@ func TestWatch_Reconnects_AfterLostConnection(t *testing.T) {
 }
 
 // shopStream opens the events of task shop-1.
-func shopStream(api *client.Client) func(context.Context, *string) (*http.Response, error) {
-	return func(ctx context.Context, last *string) (*http.Response, error) {
-		return api.WatchTask(ctx, "shop-1", &client.WatchTaskParams{LastEventID: last})
+func shopStream(api *client.Client) func(context.Context, string) (*http.Response, error) {
+	return func(ctx context.Context, last string) (*http.Response, error) {
+		return apiclient.Request{Path: "tasks/shop-1/events", LastEventID: last}.Send(ctx, api)
 	}
 }
 

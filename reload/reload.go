@@ -3,6 +3,7 @@
 package reload
 
 import (
+	"crypto/x509"
 	"fmt"
 	"io/fs"
 	"os"
@@ -20,12 +21,12 @@ type Files[T any] struct {
 	// pause is the minimum time between two checks of the files.
 	pause time.Duration
 
-	mu          sync.Mutex
-	checkedAt   time.Time
-	loaded      bool
-	loadedStamp string
-	value       T
-	err         error
+	mu         sync.Mutex
+	checkedAt  time.Time
+	loaded     bool
+	loadedFrom []stamp
+	value      T
+	err        error
 }
 
 // New loads a value from files. A folder among paths includes all its entries. The files are checked at most once per
@@ -58,40 +59,43 @@ func (f *Files[T]) Again() (T, error) {
 }
 
 func (f *Files[T]) reloadIfChanged() {
-	now := f.fingerprint() // taken before reading: a change in between is noticed at the next check
-	if f.loaded && now == f.loadedStamp && f.err == nil {
+	now := f.stamps() // taken before reading: a change in between is noticed at the next check
+	if f.loaded && slices.EqualFunc(now, f.loadedFrom, stamp.same) && f.err == nil {
 		return
 	}
 	value, err := f.load()
 	f.loaded, f.err = true, err
 	if err == nil {
-		f.loadedStamp, f.value = now, value
+		f.loadedFrom, f.value = now, value
 	}
 }
 
-// stamp returns a fingerprint of the files' metadata, without reading them.
-func (f *Files[T]) fingerprint() string {
-	var b strings.Builder
+// stamp describes one file without its content.
+type stamp struct {
+	path string
+	info fs.FileInfo
+	err  error
+}
+
+// same reports whether the file has not changed. It distinguishes a file from another one that replaced it under the
+// same name.
+func (s stamp) same(other stamp) bool {
+	if s.err != nil || other.err != nil {
+		return s.path == other.path && fmt.Sprint(s.err) == fmt.Sprint(other.err)
+	}
+	return s.path == other.path && os.SameFile(s.info, other.info) && s.info.Size() == other.info.Size() &&
+		s.info.ModTime().Equal(other.info.ModTime())
+}
+
+// stamps describes the files, without reading them.
+func (f *Files[T]) stamps() (all []stamp) {
 	for _, path := range f.paths {
-		info, err := os.Stat(path)
-		writeStamp(&b, path, info, err)
-		if err != nil || !info.IsDir() {
-			continue
-		}
-		for _, name := range Entries(path) {
+		for _, name := range append([]string{path}, Entries(path)...) {
 			info, err := os.Stat(name)
-			writeStamp(&b, name, info, err)
+			all = append(all, stamp{name, info, err})
 		}
 	}
-	return b.String()
-}
-
-func writeStamp(b *strings.Builder, path string, info fs.FileInfo, err error) {
-	if err != nil {
-		fmt.Fprintf(b, "%s %v\n", path, err)
-		return
-	}
-	fmt.Fprintf(b, "%s %d %d %s\n", path, info.Size(), info.ModTime().UnixNano(), identity(info))
+	return all
 }
 
 // Entries returns the sorted paths of a folder's entries, without those that begin with a dot: a Kubernetes volume
@@ -106,4 +110,17 @@ func Entries(folder string) []string {
 	}
 	slices.Sort(paths)
 	return paths
+}
+
+// ReadCA reads CA certificates in PEM form. what describes the file in errors.
+func ReadCA(what, path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", what, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s, %s, holds no certificate in PEM form", what, path)
+	}
+	return pool, nil
 }

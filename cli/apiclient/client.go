@@ -3,18 +3,26 @@
 package apiclient
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
+	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/version"
+	"slipway.io/slipway/reload"
 )
 
 const (
@@ -36,20 +44,44 @@ func NewClient(s settings.Settings) (*client.Client, error) {
 		return nil, fmt.Errorf("--api-cert-file and --api-ca-file require TLS, but the engine's address is %s: use "+
 			"an https:// address", s.API)
 	}
-	token, err := readToken(s.APITokenFile)
-	if err != nil {
-		return nil, err
+	var token auth.Token
+	if s.APITokenFile != "" {
+		if token, err = auth.ReadToken("--api-token-file", s.APITokenFile); err != nil {
+			return nil, err
+		}
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	transport.ResponseHeaderTimeout = answerTimeout
 	transport.TLSClientConfig = encryption
-	caller := &Caller{Address: s.API, Token: token, HTTP: &http.Client{Transport: transport}}
+	caller := &Caller{Address: s.API, Token: string(token), HTTP: &http.Client{Transport: transport}}
 	return client.NewClient(s.API, client.WithHTTPClient(caller))
 }
 
+// TLS returns the CA that verifies the engine's certificate and the client certificate to present.
+func TLS(s settings.Settings) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if (s.APICertFile == "") != (s.APIKeyFile == "") {
+		return nil, errors.New("--api-cert-file and --api-key-file must be set together")
+	}
+	if s.APICertFile != "" {
+		own, err := tls.LoadX509KeyPair(s.APICertFile, s.APIKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--api-cert-file: cannot load the client certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	if s.APICAFile != "" {
+		var err error
+		if config.RootCAs, err = reload.ReadCA("the CA of the engine", s.APICAFile); err != nil {
+			return nil, fmt.Errorf("--api-ca-file: %w", err)
+		}
+	}
+	return config, nil
+}
+
 // Caller sends requests and turns every unsuccessful response into an error that says what to do: *ProblemError for the
-// API's own errors, *UnreachableError when the API does not respond, *unexpectedResponseError when another server
+// API's own errors, *UnreachableError when the API does not respond, unexpectedResponseError when another server
 // responds at its address.
 type Caller struct {
 	Address string
@@ -116,45 +148,74 @@ func Read[T any](response *http.Response, err error) (Reply[T], error) {
 	return answer, nil
 }
 
-// ReadPage decodes a response that is one page of a list.
-func ReadPage[T any](response *http.Response, err error) (items []T, next string, _ error) {
-	page, err := Read[struct {
-		Items      []T    `json:"items"`
-		NextCursor string `json:"nextCursor"`
-	}](response, err)
-	return page.Value.Items, page.Value.NextCursor, err
+// Request is a request for a resource of the API.
+type Request struct {
+	// Method is GET if it is empty. Path is below /api/v1/, and escaped.
+	Method, Path string
+	Query        url.Values
+	// ContentType is the type of the body; "" without a body.
+	ContentType string
+	Body        []byte
+	// IdempotencyKey, if not "", makes a repeat the same request.
+	IdempotencyKey string
+	// LastEventID, if not "", makes an event stream start with the event after this one.
+	LastEventID string
 }
 
-// NoContent closes a response that has no body.
-func NoContent(response *http.Response, err error) error {
-	if err != nil {
-		return err
+// Path returns the escaped path of an object: its collection, and its name or NAMESPACE/NAME.
+func Path(collection, name string) string {
+	for part := range strings.SplitSeq(name, "/") {
+		collection += "/" + url.PathEscape(part)
 	}
-	return response.Body.Close()
+	return collection
 }
 
-// AllPages reads pages of a list until it has enough items. most 0 reads all pages.
-func AllPages[T any](most int, page func(limit int, cursor *string) (items []T, next string, err error)) ([]T, error) {
+// Send sends the request.
+func (r Request) Send(ctx context.Context, api *client.Client) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, r.Method, api.Server+"api/v1/"+r.Path, bytes.NewReader(r.Body))
+	if err != nil {
+		return nil, err
+	}
+	request.URL.RawQuery = r.Query.Encode()
+	for name, value := range map[string]string{"Content-Type": r.ContentType, "Idempotency-Key": r.IdempotencyKey,
+		"Last-Event-ID": r.LastEventID} {
+		if value != "" {
+			request.Header.Set(name, value)
+		}
+	}
+	return api.Client.Do(request)
+}
+
+// ReadAll reads pages of a list until it has enough items. most 0 reads all pages.
+func ReadAll[T any](ctx context.Context, api *client.Client, list Request, most int) ([]T, error) {
 	all := []T{}
-	var cursor *string
+	list.Query = maps.Clone(list.Query)
+	if list.Query == nil {
+		list.Query = url.Values{}
+	}
 	for {
 		limit := PageSize
 		if most > 0 {
 			limit = min(limit, most-len(all))
 		}
-		items, next, err := page(limit, cursor)
+		list.Query.Set("limit", strconv.Itoa(limit))
+		page, err := Read[struct {
+			Items      []T    `json:"items"`
+			NextCursor string `json:"nextCursor"`
+		}](list.Send(ctx, api))
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, items...)
+		all = append(all, page.Value.Items...)
+		next := page.Value.NextCursor
 		if next == "" || (most > 0 && len(all) >= most) {
 			return all, nil
 		}
-		if cursor != nil && *cursor == next {
+		if list.Query.Get("cursor") == next {
 			return nil, fmt.Errorf(
 				"the API returned the same page twice (cursor %q): report this as a bug of the server", next)
 		}
-		cursor = &next
+		list.Query.Set("cursor", next)
 	}
 }
 

@@ -50,19 +50,14 @@ func (e *UnreachableError) Error() string {
 func (e *UnreachableError) Unwrap() error { return e.Cause }
 
 // unexpectedResponseError means that a server at the API's address sent a response that is not the API's.
-type unexpectedResponseError struct {
-	address, status, contentType string
+type unexpectedResponseError string
+
+func newUnexpectedResponse(address string, response *http.Response) error {
+	return unexpectedResponseError(fmt.Sprintf("%s returned %s (%s), which is not a response of the Slipway API", address,
+		response.Status, cmp.Or(response.Header.Get("Content-Type"), "-")))
 }
 
-func newUnexpectedResponse(address string, response *http.Response) *unexpectedResponseError {
-	return &unexpectedResponseError{address: address, status: response.Status,
-		contentType: response.Header.Get("Content-Type")}
-}
-
-func (e *unexpectedResponseError) Error() string {
-	return fmt.Sprintf("%s returned %s (%s), which is not a response of the Slipway API", e.address, e.status,
-		cmp.Or(e.contentType, "-"))
-}
+func (e unexpectedResponseError) Error() string { return string(e) }
 
 // ShortCause shortens a network error to the part that is useful to a user.
 func ShortCause(err error) string {
@@ -113,11 +108,6 @@ func FindingsOf(file string, problems []client.FieldProblem) []Finding {
 	return all
 }
 
-// ProblemsOf converts errors found by the CLI to the API's form. The result is never nil, so that JSON shows [].
-func ProblemsOf(found []strictyaml.FieldError) []client.FieldProblem {
-	return append([]client.FieldProblem{}, found...)
-}
-
 // MaxFindings bounds the findings per document in text output; -o json prints all.
 const MaxFindings = 20
 
@@ -143,7 +133,7 @@ func Explain(err error, most int) string {
 	var text strings.Builder
 	var problem *ProblemError
 	var unreachable *UnreachableError
-	var stranger *unexpectedResponseError
+	var stranger unexpectedResponseError
 	var untrusted *tls.CertificateVerificationError
 	fmt.Fprintf(&text, "error: %s\n", err)
 	switch {
@@ -169,7 +159,7 @@ func Explain(err error, most int) string {
 		if problem.Holder != "" {
 			fmt.Fprintf(&text, "Blocked by: %s\n", render.OneLine(problem.Holder))
 		}
-		text.WriteString(accessHint(problem))
+		text.WriteString(accessHints[problem.Status])
 		if problem.Status >= 500 && problem.RequestID != "" {
 			fmt.Fprintf(&text, "For details, search the engine's log for request %s.\n", problem.RequestID)
 		}
@@ -184,17 +174,12 @@ func Explain(err error, most int) string {
 	return text.String()
 }
 
-// accessHint returns what to do if the engine rejected the caller (401) or its Host header (403).
-func accessHint(problem *ProblemError) string {
-	switch problem.Status {
-	case http.StatusUnauthorized:
-		return "Set the engine's token with --api-token-file or SLIPWAY_API_TOKEN_FILE, or a client certificate with " +
-			"--api-cert-file and --api-key-file.\n"
-	case http.StatusForbidden:
-		return "Use another address of the engine with --api or SLIPWAY_API, or add this address's host name to the " +
-			"engine's --allowed-hosts.\n"
-	}
-	return ""
+// accessHints say what to do if the engine rejected the caller or its Host header.
+var accessHints = map[int]string{
+	http.StatusUnauthorized: "Set the engine's token with --api-token-file or SLIPWAY_API_TOKEN_FILE, or a client " +
+		"certificate with --api-cert-file and --api-key-file.\n",
+	http.StatusForbidden: "Use another address of the engine with --api or SLIPWAY_API, or add this address's host name " +
+		"to the engine's --allowed-hosts.\n",
 }
 
 // neverSent reports whether the connection failed before the request was sent.

@@ -28,12 +28,23 @@ type images = noun.Noun[client.AppImage, client.AppImage]
 // Command is `slipway appimage`.
 func Command(a *app.App) *cobra.Command {
 	n := newNoun(a)
-	get := n.GetCommand("Show an AppImage")
-	get.Long = `Show an AppImage. -o json and -o yaml print the object, which "slipway appimage apply" and kubectl apply
-accept.`
+	apply := n.ApplyCommand(
+		`A file contains AppImage objects (kuscia.secretflow/v1alpha1) or Kuscia requests (CreateAppImageRequest), separated
+by "---". A request keeps the fields that it cannot express, such as port numbers. Servings pick up a changed AppImage
+with their next update.`,
+		`  slipway appimage apply -f image.yaml`, manifest.Applier{
+			Read: func(files []string, _ string) ([]manifest.Document, error) {
+				return manifest.KusciaReader{Kind: manifest.KindAppImage}.Read(n.App, files)
+			},
+			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
+				return Put(ctx, api, d, false)
+			},
+		})
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"appimages", "aimg"},
 		Short: "AppImages: the applications that servings run"}
-	command.AddCommand(applyCommand(n), n.ListCommand("List the AppImages", noun.ListOptions{}), get,
+	command.AddCommand(apply, n.ListCommand("List the AppImages", nil),
+		n.GetCommand("Show an AppImage", `Show an AppImage. -o json and -o yaml print the object, which "slipway appimage apply" and kubectl apply
+accept.`),
 		n.DeleteCommand(
 			"Delete AppImages. Servings that use them keep running their current version; their next update needs "+
 				"another AppImage."))
@@ -42,14 +53,9 @@ accept.`
 
 func newNoun(a *app.App) *images {
 	return &images{
-		App: a, Command: "appimage", Name: "AppImage", Argument: "NAME",
-		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.AppImage, string,
-			error) {
-			return apiclient.ReadPage[client.AppImage](
-				api.ListAppImages(ctx, &client.ListAppImagesParams{Limit: &limit, Cursor: cursor}))
-		},
+		App: a, Command: "appimage", Name: "AppImage", Argument: "NAME", Collection: "appimages",
 		Key:    func(i client.AppImage) string { return i.Name },
-		Note:   func(i client.AppImage) string { return imageText(i) },
+		Note:   imageText,
 		Titles: []string{"NAME", "IMAGE", "TEMPLATES"},
 		Row: func(i client.AppImage) []string {
 			var templates []string
@@ -59,23 +65,14 @@ func newNoun(a *app.App) *images {
 			return []string{i.Name, imageText(i), strings.Join(templates, "; ")}
 		},
 		Empty: "There are no AppImages: register one with kubectl apply -f FILE, or with `slipway appimage apply -f FILE`.",
-		Read:  read, Describe: describe,
-		Delete: func(ctx context.Context, api *client.Client, name string) error {
-			return apiclient.NoContent(api.DeleteAppImage(ctx, name))
+		// as files contain it
+		Document: func(name string, image client.AppImage) any {
+			return kuscia.AppImage{
+				TypeMeta:   metav1.TypeMeta{APIVersion: kuscia.GroupVersion.String(), Kind: "AppImage"},
+				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: image.Spec}
 		},
+		Describe: func(_ string, image client.AppImage) error { return describe(a, image) },
 	}
-}
-
-// read reads an AppImage; the raw answer is the object, as files contain it.
-func read(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.AppImage], error) {
-	reply, err := apiclient.Read[client.AppImage](api.GetAppImage(ctx, name))
-	if err != nil {
-		return reply, err
-	}
-	reply.Raw, err = json.Marshal(kuscia.AppImage{
-		TypeMeta:   metav1.TypeMeta{APIVersion: kuscia.GroupVersion.String(), Kind: "AppImage"},
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: reply.Value.Spec})
-	return reply, err
 }
 
 func imageText(image client.AppImage) string {
@@ -90,7 +87,7 @@ func templateText(t kuscia.DeployTemplate) string {
 	return t.Name + " for " + t.Role
 }
 
-func describe(a *app.App, _ string, image client.AppImage) error {
+func describe(a *app.App, image client.AppImage) error {
 	a.Printf(a.Out, "AppImage %s is %s\n", render.OneLine(image.Name), render.OneLine(imageText(image)))
 	table := render.NewTable("TEMPLATE", "REPLICAS", "CONTAINER", "PORTS")
 	for _, t := range image.Spec.DeployTemplates {
@@ -108,21 +105,6 @@ func describe(a *app.App, _ string, image client.AppImage) error {
 	}
 	a.Printf(a.Out, "\n%s", table)
 	return nil
-}
-
-func applyCommand(n *images) *cobra.Command {
-	return n.ApplyCommand(
-		`A file contains AppImage objects (kuscia.secretflow/v1alpha1) or Kuscia requests (CreateAppImageRequest), separated
-by "---". A request keeps the fields that it cannot express, such as port numbers. Servings pick up a changed AppImage
-with their next update.`,
-		`  slipway appimage apply -f image.yaml`, manifest.Applier{
-			Read: func(files []string, _ string) ([]manifest.Document, error) {
-				return manifest.KusciaReader{Kind: manifest.KindAppImage}.Read(n.App, files)
-			},
-			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
-				return Put(ctx, api, d, false)
-			},
-		})
 }
 
 // Put sends an AppImage. With onlyNew it is refused if the AppImage exists with other content.

@@ -32,14 +32,13 @@ const defaultPatience = 5 * time.Minute
 
 // options holds the flags.
 type options struct {
-	sha256, to, file    string
-	urls, trusted       []string
-	allow               []string
-	limits              source.Limits
-	credentials         string
-	patience            time.Duration
-	terminationLog      string
-	terminationLogGiven bool
+	sha256, to, file string
+	urls, trusted    []string
+	allow            []string
+	limits           source.Limits
+	credentials      string
+	patience         time.Duration
+	terminationLog   string
 }
 
 // Command returns `slipway fetch`.
@@ -65,10 +64,9 @@ the pod status.`,
     --file app.jar --to /slipway-package`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.terminationLogGiven = c.Flags().Changed("termination-log")
 			err := run(c.Context(), a, o)
 			if err != nil && c.Context().Err() == nil {
-				err = errors.Join(err, o.writeTerminationLog(err))
+				err = errors.Join(err, writeTerminationLog(o.terminationLog, c.Flags().Changed("termination-log"), err))
 			}
 			return err
 		},
@@ -225,18 +223,77 @@ func readKey(path string) ([]byte, error) {
 
 // writeTerminationLog writes the reason of a failure to the termination log. The default file exists only in
 // containers.
-func (o *options) writeTerminationLog(reason error) error {
+func writeTerminationLog(path string, given bool, reason error) error {
 	flags := os.O_WRONLY | os.O_TRUNC
-	if o.terminationLogGiven {
+	if given {
 		flags |= os.O_CREATE
 	}
-	file, err := os.OpenFile(o.terminationLog, flags, 0o644)
+	file, err := os.OpenFile(path, flags, 0o644)
 	if err != nil {
-		if !o.terminationLogGiven {
+		if !given {
 			return nil
 		}
 		return fmt.Errorf("cannot write the termination log: %w", err)
 	}
 	_, err = file.WriteString(phrase.Cut(reason.Error(), maxTermination))
 	return errors.Join(err, file.Close())
+}
+
+// downloads tries URLs until one returns the package.
+type downloads struct {
+	app    *app.App
+	client *download.Client
+	sha256 string
+	// retryUntil is the time after which temporary failures are no longer retried.
+	retryUntil time.Time
+	target     *os.File
+}
+
+// fetchAny downloads the package from the first URL that has it. A URL that failed permanently is not retried.
+func (d *downloads) fetchAny(ctx context.Context, urls []string) error {
+	reasons := make([]string, len(urls))
+	final := make([]bool, len(urls))
+	for round := 1; ; round++ {
+		pause := time.Duration(-1)
+		for i, url := range urls {
+			if final[i] {
+				continue
+			}
+			err := d.fetch(ctx, url)
+			if err == nil {
+				return nil
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			reasons[i] = err.Error()
+			d.app.Printf(d.app.Err, "%s\n", err)
+			if wait, again := download.RetryAfter(err, round); !again {
+				final[i] = true
+			} else if pause < 0 || wait < pause {
+				pause = wait
+			}
+		}
+		if pause < 0 || d.app.Now().Add(pause).After(d.retryUntil) {
+			return fmt.Errorf("cannot download the package sha256:%s: %s", d.sha256, strings.Join(reasons, "; "))
+		}
+		d.app.Printf(d.app.Err, "retrying in %s\n", pause.Round(time.Second))
+		d.app.Wait(ctx, pause)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *downloads) fetch(ctx context.Context, url string) error {
+	got, err := d.client.Fetch(ctx, url, d.target)
+	if err != nil {
+		return err
+	}
+	if got.SHA256 != d.sha256 {
+		return fmt.Errorf("%s: the package has changed: its digest is sha256:%s, not sha256:%s", source.Redact(url),
+			got.SHA256, d.sha256)
+	}
+	d.app.Printf(d.app.Out, "downloaded %d bytes from %s\n", got.Bytes, got.FinalURL)
+	return nil
 }

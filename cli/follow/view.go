@@ -1,13 +1,16 @@
 package follow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/audit"
 )
 
 // view shows a release (a task, rollout or serving) while it is watched.
@@ -34,13 +37,10 @@ type Renderer[T any] struct {
 
 // NewView returns the view for the output: JSON or YAML for programs, a live drawing on a terminal, lines in a log.
 func NewView[T any](a *app.App, p Renderer[T]) view[T] {
-	if a.Output != app.Table {
-		return &objectView[T]{app: a}
-	}
-	if _, _, terminal := a.Screen(); terminal {
+	if _, _, terminal := a.Screen(); terminal && a.Output == app.Table {
 		return &LiveView[T]{app: a, renderer: p, Drawing: a.Drawing()}
 	}
-	return &logView[T]{app: a, renderer: p}
+	return &plainView[T]{app: a, renderer: p}
 }
 
 func exitError(code int) error {
@@ -50,68 +50,46 @@ func exitError(code int) error {
 	return &app.ExitError{Code: code}
 }
 
-// objectView prints the complete release at each change: one line of JSON, or one YAML document.
-type objectView[T any] struct {
-	app  *app.App
-	last string
-}
-
-func (v *objectView[T]) Show(u Update[T]) {
-	if u.State == nil {
-		warnOutOfDate(v.app, u.Lost, u.Stale)
-		return
-	}
-	text, err := json.Marshal(u.State)
-	if err != nil || string(text) == v.last {
-		return
-	}
-	v.last = string(text)
-	_, _ = v.app.PrintEach(json.RawMessage(text)) // a JSONPath that fails on this state may match the next one
-}
-
-func (v *objectView[T]) Tick() {}
-
-func (v *objectView[T]) End(code int) error { return exitError(code) }
-
-func (v *objectView[T]) Close() {}
-
-// warnOutOfDate warns on standard error that the state may be out of date.
-func warnOutOfDate(a *app.App, lost, stale string) {
-	switch {
-	case lost != "":
-		a.Printf(a.Err, "%s  event stream lost, retrying: %s\n", a.Now().Format(time.TimeOnly), render.OneLine(lost))
-	case stale != "":
-		a.Printf(a.Err, "%s  the state may be out of date: %s\n", a.Now().Format(time.TimeOnly), render.OneLine(stale))
-	}
-}
-
-// logView prints a line per change and the final lines; if silent, only the final lines.
-type logView[T any] struct {
+// plainView prints a line per change and the final lines; if silent, only the final lines. For programs, it prints the
+// complete release at each change: one line of JSON, or one YAML document.
+type plainView[T any] struct {
 	app      *app.App
 	renderer Renderer[T]
 	silent   bool
 	last     T
+	lastText string
 }
 
-func (v *logView[T]) Show(u Update[T]) {
-	if u.State == nil {
-		warnOutOfDate(v.app, u.Lost, u.Stale)
-		return
-	}
-	if look := v.app.Now(); !v.silent {
+func (v *plainView[T]) Show(u Update[T]) {
+	a, look := v.app, v.app.Now()
+	switch {
+	case u.Lost != "":
+		a.Printf(a.Err, "%s  event stream lost, retrying: %s\n", look.Format(time.TimeOnly), render.OneLine(u.Lost))
+	case u.Stale != "":
+		a.Printf(a.Err, "%s  the state may be out of date: %s\n", look.Format(time.TimeOnly), render.OneLine(u.Stale))
+	case a.Output != app.Table:
+		text, err := json.Marshal(u.State)
+		if err == nil && string(text) != v.lastText {
+			v.lastText = string(text)
+			_, _ = a.PrintEach(json.RawMessage(text)) // a JSONPath that fails on this state may match the next one
+		}
+	case !v.silent:
 		for _, line := range v.renderer.Changes(v.last, *u.State, look) {
-			v.app.Printf(v.app.Out, "%s  %s\n", render.Clock(line.At, look), line.Text)
+			a.Printf(a.Out, "%s  %s\n", render.Clock(line.At, look), line.Text)
 		}
 	}
-	v.last = *u.State
+	if u.State != nil {
+		v.last = *u.State
+	}
 }
 
-func (v *logView[T]) Tick() {}
+func (v *plainView[T]) Tick()  {}
+func (v *plainView[T]) Close() {}
 
-func (v *logView[T]) Close() {}
-
-func (v *logView[T]) End(code int) error {
-	v.app.Printf(v.app.Out, "%s\n", v.renderer.Summary(v.last))
+func (v *plainView[T]) End(code int) error {
+	if v.app.Output == app.Table {
+		v.app.Printf(v.app.Out, "%s\n", v.renderer.Summary(v.last))
+	}
 	return exitError(code)
 }
 
@@ -195,4 +173,65 @@ func (v *LiveView[T]) Close() {
 		v.app.Printf(v.app.Out, "\x1b[?25h") // show the cursor
 	}
 	v.closed = true
+}
+
+// Change is one line about a change of a release, with its time.
+type Change struct {
+	At   time.Time
+	Text string
+}
+
+// Changes collects the lines about changes of a release.
+type Changes []Change
+
+// Add adds a line.
+func (c *Changes) Add(at time.Time, format string, args ...any) {
+	*c = append(*c, Change{At: at, Text: fmt.Sprintf(format, args...)})
+}
+
+// Sorted returns the lines sorted by time, with a resolution of one second.
+func (c Changes) Sorted() []Change {
+	slices.SortStableFunc(c, func(a, b Change) int { return cmp.Compare(a.At.Unix(), b.At.Unix()) })
+	return c
+}
+
+// AddDecisions adds a line per request of an actor. An entry without a time gets the time of the read, look.
+func (c *Changes) AddDecisions(sent []audit.Entry, look time.Time) {
+	for _, d := range sent {
+		c.Add(render.TimeOrDefault(&d.At, look), "%s", decision(d))
+	}
+}
+
+// decision returns, for example, "approve step 2 by li via cli, accepted: … (reason given: …)".
+func decision(d audit.Entry) string {
+	what := string(d.Verb)
+	if d.Step > 0 {
+		what += fmt.Sprintf(" step %d", d.Step)
+	}
+	if d.Party != "" {
+		what += " " + d.Party
+	}
+	text := fmt.Sprintf("%s by %s via %s, %s: %s", render.OneLine(what), cmp.Or(render.OneLine(d.Actor), "unknown"),
+		render.OneLine(d.Via),
+		render.OneLine(string(d.Outcome)), render.OneLine(d.Message))
+	if d.Reason != "" {
+		text += fmt.Sprintf(" (reason given: %s)", render.OneLine(d.Reason))
+	}
+	return text
+}
+
+// Footer returns the lines below the drawing of a release: the actors' requests, and the workflow.
+func Footer(title string, sent []audit.Entry, workflow *audit.WorkflowRef) []render.Line {
+	var lines []render.Line
+	if len(sent) > 0 {
+		lines = append(lines, render.Line{}, render.Line{{Text: title}})
+	}
+	for _, d := range sent {
+		lines = append(lines, render.Line{{Text: "  " + d.At.Local().Format(time.DateTime) + "  " + decision(d)}})
+	}
+	if workflow != nil && workflow.ID != "" {
+		text := strings.TrimSpace("workflow " + workflow.ID + "  " + workflow.URL)
+		lines = append(lines, render.Line{}, render.Line{{Text: render.OneLine(text)}})
+	}
+	return lines
 }

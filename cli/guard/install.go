@@ -3,12 +3,15 @@ package guard
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/guard"
@@ -101,14 +104,11 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options)
 		return explain("install", err)
 	}
 	a.Printf(a.Out, "The guard %s is installed\n", wanted.Name)
-	found, err := c.Guards(ctx, c.policies, wanted.Name)
-	if err != nil {
-		return explain("read", err)
-	}
-	for _, i := range guard.Find(found) {
+	installed, err := c.installed(ctx, wanted.Name)
+	for _, i := range installed {
 		c.print(a, i, wanted)
 	}
-	return nil
+	return err
 }
 
 // checkNoKruise returns failure.Refused if Kruise Rollouts would release the workloads that the gate holds for Slipway.
@@ -133,7 +133,9 @@ func (c *cluster) applyAll(ctx context.Context, wanted guard.Options) error {
 	wanted.NoRollouts = !c.hasRollouts
 	objects, keep := guard.Policies(wanted, c.policies.Mutating, c.policies.Validating), map[string]bool{}
 	for _, object := range objects {
-		if err := c.apply(ctx, object); err != nil {
+		_, err := c.Objects.Resource(kube.ResourceOf(object)).Apply(ctx, object.GetName(), object,
+			metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		if err != nil {
 			return err
 		}
 		keep[object.GetKind()+object.GetName()] = true
@@ -142,8 +144,103 @@ func (c *cluster) applyAll(ctx context.Context, wanted guard.Options) error {
 	return err
 }
 
-func (c *cluster) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	_, err := c.Objects.Resource(kube.ResourceOf(object)).Apply(ctx, object.GetName(), object,
-		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	return err
+// installed returns the installations of this name; "" means all.
+func (c *cluster) installed(ctx context.Context, name string) ([]guard.Installed, error) {
+	found, err := c.Guards(ctx, c.policies, name)
+	if err != nil {
+		return nil, explain("read", err)
+	}
+	return guard.Find(found), nil
+}
+
+func statusCommand(a *app.App, o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show what is guarded and which users may change it", Args: cobra.NoArgs,
+		Long: `Show what is guarded and which users may change it, for all installations.
+
+Exit codes:
+  0  everything is guarded
+  1  the command failed
+  3  something is not guarded; the table says what`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cluster, err := o.connect(c.Context())
+			if err != nil {
+				return err
+			}
+			all, err := cluster.installed(c.Context(), "")
+			if err != nil {
+				return err
+			}
+			return cluster.status(a, all)
+		},
+	}
+}
+
+// status prints all installations.
+func (c *cluster) status(a *app.App, all []guard.Installed) error {
+	if c.policies.Mutating == "" {
+		a.Printf(a.Out, "This cluster (%s) does not serve mutating admission policies: borrowed fields cannot be "+
+			"guarded. "+
+			"Use Kubernetes 1.36 or newer.\n", c.version)
+	}
+	if len(all) == 0 {
+		a.Printf(a.Out, "The guard is not installed: run `slipway guard install`\n")
+		return &app.ExitError{Code: app.ExitStopped}
+	}
+	complete := true
+	for _, i := range all {
+		a.Printf(a.Out, "The guard %s is installed\n", i.Name)
+		complete = c.print(a, i, guard.Options{}) && complete
+	}
+	if !complete {
+		return &app.ExitError{Code: app.ExitStopped}
+	}
+	return nil
+}
+
+// print prints one installation and reports whether it guards everything.
+func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (complete bool) {
+	a.Printf(a.Out, "allowed      %s\n", render.OneLine(strings.Join(i.Identities, ", ")))
+	a.Printf(a.Out, "namespaces   %s\n\n", render.OneLine(metav1.FormatLabelSelector(i.Namespaces)))
+	complete = true
+	table := render.NewTable("KIND", "GUARDED", "VERSION", "FIELDS")
+	for _, kind := range c.kindsOf(i) {
+		guarded, version := "yes", i.Version[kind]
+		switch {
+		case version == "":
+			guarded = "no"
+		case slices.Contains(i.Unbound, kind):
+			guarded = "no: its binding is missing"
+		case slices.Contains(i.Outdated, kind):
+			guarded = "outdated"
+		}
+		complete = complete && guarded == "yes"
+		table.Add(kind, guarded, cmp.Or(version, "-"), cmp.Or(guard.Fields(kind, o), "-"))
+	}
+	a.Printf(a.Out, "%s", table.Flush())
+	switch {
+	case !i.Gates() && c.policies.Mutating != "":
+		a.Printf(a.Out, "\nThe gate is not installed: a change of the pod template of a workload that a Rollout "+
+			"names replaces its pods immediately.\n")
+	case i.Gates() && !c.hasRollouts:
+		a.Printf(a.Out,
+			"\nThis cluster does not have Slipway's definition of Rollouts, so the gate does not cover them. "+
+				"Install it (deploy/crds), then reinstall the guard.\n")
+	}
+	if !complete {
+		a.Printf(a.Out, "\nRun `slipway guard install` again with the same options.\n")
+	}
+	return complete
+}
+
+// kindsOf returns the kinds that an installation should guard, and the additional ones that it guards.
+func (c *cluster) kindsOf(i guard.Installed) []string {
+	kinds := guard.Kinds()
+	if i.Gates() {
+		kinds = append(kinds, guard.Gated(c.hasRollouts)...)
+	}
+	more := slices.DeleteFunc(slices.Sorted(maps.Keys(i.Version)), func(kind string) bool {
+		return slices.Contains(kinds, kind)
+	})
+	return slices.Concat(more, kinds)
 }

@@ -2,6 +2,7 @@
 package healthcheck
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -54,8 +54,8 @@ engine in --api or SLIPWAY_API, ` + exampleHealthURL + ` by default. It needs no
 			if len(args) == 1 {
 				address = args[0]
 			}
-			if err := checkHealthURL(address, timeout); err != nil {
-				return err
+			if timeout <= 0 {
+				return app.Usagef("--timeout %s must be greater than 0s", timeout)
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), timeout)
 			defer cancel()
@@ -72,22 +72,11 @@ engine in --api or SLIPWAY_API, ` + exampleHealthURL + ` by default. It needs no
 	return command
 }
 
-func checkHealthURL(address string, timeout time.Duration) error {
-	parsed, err := url.Parse(address)
-	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
-		return app.Usagef("%q is not a URL: use, for example, %s", address, exampleHealthURL)
-	}
-	if timeout <= 0 {
-		return app.Usagef("--timeout %s must be greater than 0s", timeout)
-	}
-	return nil
-}
-
 // checkHealth returns the HTTP status of a 2xx response. Redirects are not followed, because Slipway never redirects.
 func checkHealth(ctx context.Context, address string, encryption *tls.Config) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return "", app.Usagef("%s", err)
+	if err != nil || request.URL.Host == "" || (request.URL.Scheme != "http" && request.URL.Scheme != "https") {
+		return "", app.Usagef("%q is not a URL: use, for example, %s", address, exampleHealthURL)
 	}
 	httpClient := http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: encryption},
@@ -115,8 +104,5 @@ func failedChecks(body io.Reader) string {
 			lines = append(lines, check.Name+": "+render.OneLine(check.Message))
 		}
 	}
-	if len(lines) == 0 {
-		return UnreadableResponse
-	}
-	return strings.Join(lines, "; ")
+	return cmp.Or(strings.Join(lines, "; "), UnreadableResponse)
 }

@@ -72,8 +72,7 @@ func readDocuments(a *app.App, files []string, read reader) ([]Document, []apicl
 			documents, findings = append(documents, d), append(findings, wrong...)
 		}
 		if len(documents)+len(findings) == before {
-			findings = append(findings, apiclient.Finding{File: shown,
-				Problem: strictyaml.FieldError{Reason: "the file is empty"}})
+			findings = append(findings, finding(shown, 0, "", "the file is empty")...)
 		}
 		nameByFile(documents[min(before, len(documents)):], file)
 	}
@@ -131,19 +130,29 @@ func nameByFile(documents []Document, file string) {
 // ReadDocument reads an object or a bare spec. Invalid YAML is returned as a spec, because the strict reader of specs
 // reports the errors.
 func ReadDocument(file string, text []byte) (Document, []apiclient.Finding) {
-	plain := Document{File: file, Body: text}
-	var root yaml.Node
-	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		return plain, nil
-	}
-	mapping := root.Content[0]
-	if valueOf(mapping, "apiVersion") == nil && valueOf(mapping, "kind") == nil {
-		return plain, nil
+	mapping, _ := mappingOf(text)
+	if !isObject(mapping) {
+		return Document{File: file, Body: text}, nil
 	}
 	object := &objectReader{file: file, text: text, node: mapping, version: v1alpha1.GroupVersion.String(),
 		kinds: []string{KindService, KindPlan, KindParty}}
 	d := object.read()
 	return d, object.findings
+}
+
+// mappingOf returns the mapping that a document is; nil if it is another value.
+func mappingOf(text []byte) (*yaml.Node, error) {
+	var root yaml.Node
+	err := yaml.Unmarshal(text, &root)
+	if err != nil || len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+		return nil, err
+	}
+	return root.Content[0], nil
+}
+
+// isObject reports whether a mapping is an object of Kubernetes.
+func isObject(mapping *yaml.Node) bool {
+	return mapping != nil && (valueOf(mapping, "apiVersion") != nil || valueOf(mapping, "kind") != nil)
 }
 
 type objectReader struct {
@@ -159,8 +168,7 @@ type objectReader struct {
 }
 
 func (r *objectReader) reject(node *yaml.Node, field, format string, args ...any) {
-	r.findings = append(r.findings, apiclient.Finding{File: r.file,
-		Problem: strictyaml.FieldError{Field: field, Line: node.Line, Reason: fmt.Sprintf(format, args...)}})
+	r.findings = append(r.findings, finding(r.file, node.Line, field, format, args...)...)
 }
 
 func (r *objectReader) read() Document {
@@ -316,8 +324,7 @@ func checkNames(documents []Document, what Applier) []apiclient.Finding {
 		}
 		taken[d.Name] = d.File
 		if reason != "" {
-			findings = append(findings, apiclient.Finding{File: d.File,
-				Problem: strictyaml.FieldError{Line: FirstLine(d.Body), Reason: "this document " + reason}})
+			findings = append(findings, finding(d.File, FirstLine(d.Body), "", "this document %s", reason)...)
 		}
 	}
 	return findings
@@ -336,42 +343,15 @@ func FirstLine(text []byte) int {
 // Locate sets the line of problems that have only a field, from the document that was sent. Catalogue errors have no
 // line, because the engine checks the decoded plan.
 func Locate(body []byte, problems []client.FieldProblem) []client.FieldProblem {
-	var root yaml.Node
-	if yaml.Unmarshal(body, &root) != nil || len(root.Content) == 0 {
+	root, found, ok := strictyaml.Parse(body)
+	if !ok {
 		return problems
 	}
+	root.Object() // finds the lines
 	for n := range problems {
 		if problems[n].Line == 0 && problems[n].Field != "" {
-			problems[n].Line = lineOf(root.Content[0], problems[n].Field)
+			problems[n].Line = found.Line(problems[n].Field)
 		}
 	}
 	return problems
-}
-
-// lineOf returns the line of a field such as "deployPlanItems[2].serviceId", or of its closest existing parent.
-func lineOf(node *yaml.Node, field string) int {
-	line := node.Line
-	for part := range strings.SplitSeq(strings.ReplaceAll(field, "[", ".["), ".") {
-		next := entryOf(node, part)
-		if next == nil {
-			return line
-		}
-		node, line = next, next.Line
-	}
-	return line
-}
-
-// entryOf returns the value under a key, or under an index such as "[2]"; nil if there is none.
-func entryOf(node *yaml.Node, part string) *yaml.Node {
-	if index, ok := strings.CutPrefix(part, "["); ok && node.Kind == yaml.SequenceNode {
-		n, err := strconv.Atoi(strings.TrimSuffix(index, "]"))
-		if err != nil || n < 0 || n >= len(node.Content) {
-			return nil
-		}
-		return node.Content[n]
-	}
-	if node.Kind != yaml.MappingNode {
-		return nil
-	}
-	return valueOf(node, part)
 }

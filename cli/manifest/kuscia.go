@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/kuscia/convert"
@@ -44,20 +44,15 @@ func (r KusciaReader) Read(a *app.App, files []string) ([]Document, error) {
 	}
 	isKind := func(d Document) bool { return d.Kind == r.Kind }
 	if len(findings) == 0 && !slices.ContainsFunc(documents, isKind) {
-		findings = finding(strings.Join(files, ", "), 0, "", "there is no %s", r.wanted())
+		findings = finding(strings.Join(files, ", "), 0, "", "there is no %s", map[string]string{
+			KindAppImage: "AppImage in the files",
+			KindServing:  "serving in the files: use Kuscia's request, or a KusciaDeployment"}[r.Kind])
 	}
 	if len(findings) > 0 {
 		return nil, RejectDocuments(a, findings, "nothing was sent")
 	}
 	slices.SortStableFunc(documents, func(a, b Document) int { return strings.Compare(a.Kind, b.Kind) })
 	return documents, nil
-}
-
-func (r KusciaReader) wanted() string {
-	if r.Kind == KindAppImage {
-		return "AppImage in the files"
-	}
-	return "serving in the files: use Kuscia's request, or a KusciaDeployment"
 }
 
 func finding(file string, line int, field, format string, args ...any) []apiclient.Finding {
@@ -67,16 +62,14 @@ func finding(file string, line int, field, format string, args ...any) []apiclie
 
 // read reads one document. A Kuscia request has no kind; an object has one.
 func (r KusciaReader) read(file string, text []byte) (Document, []apiclient.Finding) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
+	mapping, err := mappingOf(text)
+	switch {
+	case err != nil:
 		return Document{}, finding(file, FirstLine(text), "", "is neither YAML nor JSON: %s",
 			render.OneLine(err.Error()))
-	}
-	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+	case mapping == nil:
 		return Document{}, finding(file, FirstLine(text), "", "is not an object: use a Kuscia request or a Kuscia object")
-	}
-	mapping := root.Content[0]
-	if valueOf(mapping, "apiVersion") == nil && valueOf(mapping, "kind") == nil {
+	case !isObject(mapping):
 		return r.readRequest(file, text)
 	}
 	var affinityMode string
@@ -111,24 +104,20 @@ var knownMetadata = [][2]string{{"namespace", objects.Namespace},
 const lastApplied = "annotations.kubectl.kubernetes.io/last-applied-configuration"
 
 func (r KusciaReader) readRequest(file string, text []byte) (Document, []apiclient.Finding) {
-	d := Document{File: file, Kind: r.Kind, Body: text}
+	d := Document{File: file, Kind: r.Kind, Body: text, Request: &kusciapb.CreateServingRequest{}}
 	field := "serving_id"
-	var name func() string
 	switch {
 	case r.Kind == KindAppImage:
-		request := &kusciapb.CreateAppImageRequest{}
-		d.Request, field, name = request, "name", request.GetName
+		d.Request, field = &kusciapb.CreateAppImageRequest{}, "name"
 	case r.Updates:
-		request := &kusciapb.UpdateServingRequest{}
-		d.Request, name = request, request.GetServingId
-	default:
-		request := &kusciapb.CreateServingRequest{}
-		d.Request, name = request, request.GetServingId
+		d.Request = &kusciapb.UpdateServingRequest{}
 	}
 	if err := decodeRequest(text, d.Request); err != nil {
 		return d, finding(file, FirstLine(text), "", "%s", err)
 	}
-	if d.Name = name(); d.Name == "" {
+	request := d.Request.ProtoReflect()
+	d.Name = request.Get(request.Descriptor().Fields().ByName(protoreflect.Name(field))).String()
+	if d.Name == "" {
 		return d, finding(file, FirstLine(text), field, "is missing")
 	}
 	var err error

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -24,45 +26,37 @@ const watchInterval = 2 * time.Second
 // agingColumns are columns that change with time. A watched list does not reprint a row because of them.
 var agingColumns = []string{"AGE", "SINCE", "TOOK", "LAST SEEN"}
 
-// ListOptions are the options of a list command, apart from its filters.
-type ListOptions struct {
-	// Limited adds --limit.
-	Limited bool
-	// Check validates the filters; it may be nil.
-	Check func() error
-
-	limit app.Limit
-	watch bool
-}
-
-// ListCommand returns `list`, which prints all objects, or the named ones, as a table.
-func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Command {
+// ListCommand returns `list`, which prints all objects, or the named ones, as a table. For a list with filters, filter
+// validates and sets them; such a list also has --limit.
+func (n *Noun[Item, Object]) ListCommand(short string, filter func() error) *cobra.Command {
 	a := n.App
+	var limit app.Limit
+	var watch bool
 	command := &cobra.Command{
 		Use: "list [" + n.Argument + "...]", Short: short,
 		Long: fmt.Sprintf("%s. If names are given, only these %s are listed. With --watch, each is printed again "+
 			"when it changes, until Ctrl-C.", short,
 			phrase.Plural(n.Name)),
-		Args: n.arguments(0), ValidArgsFunction: a.CompleteAll(n.Completion),
+		Args: n.arguments(0, math.MaxInt), ValidArgsFunction: a.CompleteAll(n.Completion),
 	}
 	var names []string
 	check := func(args []string) (err error) {
 		if names, err = n.names(args); err == nil {
-			err = o.limit.Check(phrase.Plural(n.Name))
+			err = limit.Check(phrase.Plural(n.Name))
 		}
 		switch {
 		case err != nil:
 			return err
-		case len(names) > 0 && o.limit > 0:
+		case len(names) > 0 && limit > 0:
 			return app.Usagef("--limit cannot be used with names: use only one of them")
-		case o.Check != nil:
-			return o.Check()
+		case filter != nil:
+			return filter()
 		}
 		return nil
 	}
-	a.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
-		l := &list[Item, Object]{Noun: n, api: api, names: names, limit: int(o.limit)}
-		if o.watch {
+	a.InitCommand(command, app.Connect, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+		l := &lister[Item, Object]{Noun: n, api: api, names: names, limit: int(limit)}
+		if watch {
 			return l.watch(c.Context())
 		}
 		return l.print(c.Context())
@@ -73,14 +67,14 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 			flag.Usage = fmt.Sprintf("list only %s of this `%s`", phrase.Plural(n.Name), name)
 		}
 	}
-	if o.Limited {
-		o.limit.Flag(command, phrase.Plural(n.Name))
+	if filter != nil {
+		limit.Flag(command, phrase.Plural(n.Name))
 	}
-	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "after listing, print changes until Ctrl-C")
+	command.Flags().BoolVarP(&watch, "watch", "w", false, "after listing, print changes until Ctrl-C")
 	return command
 }
 
-type list[Item, Object any] struct {
+type lister[Item, Object any] struct {
 	*Noun[Item, Object]
 	api   *client.Client
 	names []string
@@ -88,10 +82,8 @@ type list[Item, Object any] struct {
 }
 
 // read reads the items and returns the requested names that are missing.
-func (l *list[Item, Object]) read(ctx context.Context) (items []Item, missing []string, err error) {
-	items, err = apiclient.AllPages(l.limit, func(limit int, cursor *string) ([]Item, string, error) {
-		return l.Page(ctx, l.api, limit, cursor)
-	})
+func (l *lister[Item, Object]) read(ctx context.Context) (items []Item, missing []string, err error) {
+	items, err = apiclient.ReadAll[Item](ctx, l.api, l.list(), l.limit)
 	if len(l.names) > 0 {
 		items = slices.DeleteFunc(items, func(item Item) bool { return !slices.Contains(l.names, l.Key(item)) })
 		missing = slices.DeleteFunc(slices.Clone(l.names), func(name string) bool {
@@ -104,7 +96,7 @@ func (l *list[Item, Object]) read(ctx context.Context) (items []Item, missing []
 	return items, missing, err
 }
 
-func (l *list[Item, Object]) print(ctx context.Context) error {
+func (l *lister[Item, Object]) print(ctx context.Context) error {
 	a := l.App
 	items, missing, err := l.read(ctx)
 	if err != nil {
@@ -131,7 +123,7 @@ func (l *list[Item, Object]) print(ctx context.Context) error {
 
 // watch prints the items, and then the changed ones, until the context ends. Only the first read may fail; later
 // failures are retried.
-func (l *list[Item, Object]) watch(ctx context.Context) error {
+func (l *lister[Item, Object]) watch(ctx context.Context) error {
 	a := l.App
 	table, seen := render.NewTable(l.Titles...), map[string]string(nil)
 	for {
@@ -156,7 +148,7 @@ func (l *list[Item, Object]) watch(ctx context.Context) error {
 }
 
 // printChanges prints the items that differ from those seen before, and the names of items that are no longer listed.
-func (l *list[Item, Object]) printChanges(table *render.Table, items []Item,
+func (l *lister[Item, Object]) printChanges(table *render.Table, items []Item,
 	seen map[string]string) (now map[string]string, err error) {
 	a := l.App
 	now = map[string]string{}
@@ -184,7 +176,7 @@ func (l *list[Item, Object]) printChanges(table *render.Table, items []Item,
 }
 
 // fingerprint returns the text of an item without the columns that change with time, to detect changes.
-func (l *list[Item, Object]) fingerprint(item Item) string {
+func (l *lister[Item, Object]) fingerprint(item Item) string {
 	if l.App.Output != app.Table {
 		text, _ := json.Marshal(item) // printing the item reports the error
 		return string(text)
@@ -198,19 +190,20 @@ func (l *list[Item, Object]) fingerprint(item Item) string {
 	return strings.Join(cells, "\x00")
 }
 
-// HistoryCommand returns `history`, which lists the releases of one object, newest first; what names the releases.
+// HistoryCommand returns `history`, which lists the releases of one object, newest first. what names the releases;
+// list, if not nil, returns another request for them than for the history below the object.
 func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what string,
-	page func(ctx context.Context, api *client.Client, name string, limit int, cursor *string) ([]Release, string,
-		error),
-	titles []string, row func(Release) []string) *cobra.Command {
+	list func(name string) apiclient.Request, titles []string, row func(Release) []string) *cobra.Command {
 	var most app.Limit
 	command := &cobra.Command{Use: "history " + n.Argument}
-	n.InitReadCommand(command, func() error {
+	n.InitCommand(command, app.Connect, func() error {
 		return most.Check(what)
 	}, func(c *cobra.Command, api *client.Client, name string) error {
-		releases, err := apiclient.AllPages(int(most), func(limit int, cursor *string) ([]Release, string, error) {
-			return page(c.Context(), api, name, limit, cursor)
-		})
+		request := n.request(http.MethodGet, name, "/history")
+		if list != nil {
+			request = list(name)
+		}
+		releases, err := apiclient.ReadAll[Release](c.Context(), api, request, int(most))
 		if err == nil && len(releases) == 0 { // read the object, to report a name that does not exist
 			_, err = n.Read(c.Context(), api, name)
 		}
@@ -224,15 +217,13 @@ func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what strin
 }
 
 func printItems[T any](a *app.App, items []T, titles []string, row func(T) []string) error {
-	if done, err := a.PrintObject(struct {
+	return a.Print(struct {
 		Items []T `json:"items"`
-	}{items}); done || err != nil {
-		return err
-	}
-	table := render.NewTable(titles...)
-	for _, item := range items {
-		table.Add(row(item)...)
-	}
-	a.Printf(a.Out, "%s", table)
-	return nil
+	}{items}, func() {
+		table := render.NewTable(titles...)
+		for _, item := range items {
+			table.Add(row(item)...)
+		}
+		a.Printf(a.Out, "%s", table)
+	})
 }

@@ -6,6 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,21 +22,21 @@ import (
 	"slipway.io/slipway/release/phrase"
 )
 
-// Noun describes a kind of object: its names, its API calls and how it is printed. Item is the type in lists, Object
-// the complete type.
+// Noun describes a kind of object: its names, its place in the API and how it is printed. Item is the type in lists,
+// Object the complete type.
 type Noun[Item, Object any] struct {
 	App *app.App
 	// Command is the word on the command line, Name the one in messages.
 	Command, Name string
-	// Argument is the placeholder of an object's name in usage lines: NAME or ID.
-	Argument string
+	// Collection is the path of the objects in the API. Argument is the placeholder of an object's name in usage lines:
+	// NAME or ID. Example is a name in examples.
+	Collection, Argument, Example string
 	// Scope holds the namespace flags of a namespaced object; nil for others. Its flags are among Flags.
 	Scope *app.ScopeFlags
 	// Flags adds the flags that every command of this kind has.
 	Flags func(*cobra.Command)
-
-	// Page reads one page of the list.
-	Page func(ctx context.Context, api *client.Client, limit int, cursor *string) (items []Item, next string, err error)
+	// Filter selects the objects of a list.
+	Filter url.Values
 	// Key returns the name of an item, Note its description in shell completion.
 	Key, Note func(Item) string
 	// Titles and Row define the table of a list. ReadExtra, if not nil, first reads data that the list does not
@@ -42,13 +46,15 @@ type Noun[Item, Object any] struct {
 	ReadExtra func(ctx context.Context, api *client.Client, items []Item) error
 	// Empty is the message for an empty list.
 	Empty string
-
-	// Read reads one object, Describe prints it for users, and Encode, if not nil, writes it as YAML.
-	Read     func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[Object], error)
-	Describe func(a *app.App, name string, object Object) error
+	// Prepare, if not nil, reads what the text output of one object needs besides it. Describe prints an object.
+	Prepare  func(ctx context.Context, api *client.Client)
+	Describe func(name string, object Object) error
+	// Document, if not nil, returns the object as documents contain it, and Encode writes it as YAML. Otherwise the
+	// API's response is printed.
+	Document func(name string, object Object) any
 	Encode   func(Object) ([]byte, error)
-	// Delete deletes one object.
-	Delete func(ctx context.Context, api *client.Client, name string) error
+	// Release defines how a release is watched.
+	Release Release[Object]
 }
 
 func (n *Noun[Item, Object]) withArticle() string {
@@ -74,28 +80,73 @@ func (n *Noun[Item, Object]) names(args []string) ([]string, error) {
 	return names, nil
 }
 
-func (n *Noun[Item, Object]) arguments(least int) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) < least:
-			return fmt.Errorf("specify %s: %s is missing", n.withArticle(), n.Argument)
-		case n.Scope == nil:
-			return app.CheckNames(n.withArticle(), n.Argument, args)
+// arguments accepts this many names.
+func (n *Noun[Item, Object]) arguments(least, most int) cobra.PositionalArgs {
+	count := app.Arguments(n.withArticle(), n.Argument, least, most)
+	return func(c *cobra.Command, args []string) error {
+		if err := count(c, args); err != nil {
+			return err
+		}
+		for _, name := range args {
+			if n.Scope == nil && app.InvalidName(name) {
+				return fmt.Errorf("%q is not a valid %s of %s", name, n.Argument, n.withArticle())
+			}
 		}
 		return nil
 	}
 }
 
-func (n *Noun[Item, Object]) oneArgument() cobra.PositionalArgs {
-	if n.Scope == nil {
-		return app.ExactName(n.withArticle(), n.Argument)
+// Filtered returns the noun with another filter.
+func (n *Noun[Item, Object]) Filtered(filter url.Values) *Noun[Item, Object] {
+	filtered := *n
+	filtered.Filter = filter
+	return &filtered
+}
+
+// list returns the request for the list of the objects.
+func (n *Noun[Item, Object]) list() apiclient.Request {
+	query := url.Values{}
+	maps.Copy(query, n.Filter)
+	if n.Scope != nil {
+		for name, value := range map[string]string{"namespace": n.Scope.Namespace, "party": n.Scope.Party} {
+			if value != "" {
+				query.Set(name, value)
+			}
+		}
 	}
-	return app.OneArgument(n.withArticle(), n.Argument)
+	return apiclient.Request{Path: n.Collection, Query: query}
+}
+
+// Object returns the name of a namespaced object from NAMESPACE/NAME and the flags.
+func (n *Noun[Item, Object]) Object(key string) app.ObjectName {
+	namespace, name, _ := strings.Cut(key, "/")
+	return app.ObjectName{Party: n.Scope.Party, Namespace: namespace, Name: name}
+}
+
+// request returns a request for an object, or for what is below it.
+func (n *Noun[Item, Object]) request(method, name, below string) apiclient.Request {
+	r := apiclient.Request{Method: method, Path: apiclient.Path(n.Collection, name) + below}
+	if n.Scope != nil {
+		if party := n.Object(name).PartyParam(); party != nil {
+			r.Query = url.Values{"party": {*party}}
+		}
+	}
+	return r
+}
+
+// Read reads one object.
+func (n *Noun[Item, Object]) Read(ctx context.Context, api *client.Client, name string) (apiclient.Reply[Object],
+	error) {
+	reply, err := apiclient.Read[Object](n.request(http.MethodGet, name, "").Send(ctx, api))
+	if err == nil && n.Prepare != nil && n.App.Output == app.Table {
+		n.Prepare(ctx, api)
+	}
+	return reply, err
 }
 
 // Completion lists the names of objects for shell completion, without the namespace if -n is set.
 func (n *Noun[Item, Object]) Completion(ctx context.Context, api *client.Client) ([]string, error) {
-	items, _, err := n.Page(ctx, api, apiclient.PageSize, nil)
+	items, err := apiclient.ReadAll[Item](ctx, api, n.list(), apiclient.PageSize)
 	var entries []string
 	for _, item := range items {
 		name := n.Key(item)
@@ -107,27 +158,16 @@ func (n *Noun[Item, Object]) Completion(ctx context.Context, api *client.Client)
 	return entries, err
 }
 
-// InitReadCommand sets up a command that reads one object. check, if not nil, validates its flags.
-func (n *Noun[Item, Object]) InitReadCommand(command *cobra.Command, check func() error,
+// InitCommand sets up a command for one object, which calls the API on a connection of connect. check, if not nil,
+// validates its flags.
+func (n *Noun[Item, Object]) InitCommand(command *cobra.Command, connect app.Connector, check func() error,
 	call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
-	return n.initCommand(n.App.InitReadCommand, command, check, call)
-}
-
-// InitWriteCommand is InitReadCommand for a command that changes something.
-func (n *Noun[Item, Object]) InitWriteCommand(command *cobra.Command, check func() error,
-	call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
-	return n.initCommand(n.App.InitWriteCommand, command, check, call)
-}
-
-func (n *Noun[Item, Object]) initCommand(complete func(*cobra.Command, func([]string) error, app.Call) *cobra.Command,
-	command *cobra.Command,
-	check func() error, call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
-	command.Args = n.oneArgument()
+	command.Args = n.arguments(1, 1)
 	if command.ValidArgsFunction == nil {
 		command.ValidArgsFunction = n.App.Complete(n.Completion)
 	}
 	var names []string
-	complete(command, func(args []string) (err error) {
+	n.App.InitCommand(command, connect, func(args []string) (err error) {
 		if names, err = n.names(args); err == nil && check != nil {
 			err = check()
 		}
@@ -143,10 +183,10 @@ func (n *Noun[Item, Object]) flags(command *cobra.Command) {
 	}
 }
 
-// GetCommand returns `get`, which prints one object as a drawing or a document.
-func (n *Noun[Item, Object]) GetCommand(short string) *cobra.Command {
+// GetCommand returns `get`, which prints one object as a drawing or a document. long is its help; "" means short.
+func (n *Noun[Item, Object]) GetCommand(short, long string) *cobra.Command {
 	a := n.App
-	return n.InitReadCommand(&cobra.Command{Use: "get " + n.Argument, Short: short}, nil,
+	return n.InitCommand(&cobra.Command{Use: "get " + n.Argument, Short: short, Long: long}, app.Connect, nil,
 		func(c *cobra.Command, api *client.Client, name string) error {
 			answer, err := n.Read(c.Context(), api, name)
 			switch {
@@ -160,10 +200,14 @@ func (n *Noun[Item, Object]) GetCommand(short string) *cobra.Command {
 				a.Printf(a.Out, "%s", text)
 				return err
 			}
-			if done, err := a.PrintObject(answer.Raw); done || err != nil {
+			var shown any = answer.Raw
+			if n.Document != nil {
+				shown = n.Document(name, answer.Value)
+			}
+			if done, err := a.PrintObject(shown); done || err != nil {
 				return err
 			}
-			return n.Describe(a, name, answer.Value)
+			return n.Describe(name, answer.Value)
 		})
 }
 
@@ -179,11 +223,11 @@ func (n *Noun[Item, Object]) DeleteCommand(long string) *cobra.Command {
 		Use:               fmt.Sprintf("delete %s...", n.Argument),
 		Short:             "Delete " + phrase.Plural(n.Name),
 		Long:              long,
-		Args:              n.arguments(1),
+		Args:              n.arguments(1, math.MaxInt),
 		ValidArgsFunction: n.App.CompleteAll(n.Completion),
 	}
 	var names []string
-	n.App.InitWriteCommand(command, func(args []string) (err error) {
+	n.App.InitCommand(command, n.App.ConnectToWrite, func(args []string) (err error) {
 		names, err = n.names(args)
 		return err
 	}, func(c *cobra.Command, api *client.Client, _ []string) error { return n.deleteAll(c, api, names) })
@@ -197,7 +241,7 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 	var outcomes []deleted
 	failed := false
 	for _, name := range names {
-		err := n.Delete(c.Context(), api, name)
+		response, err := n.request(http.MethodDelete, name, "").Send(c.Context(), api)
 		outcome := deleted{Name: name, Deleted: err == nil}
 		if err != nil {
 			var problem *apiclient.ProblemError
@@ -206,18 +250,16 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 			}
 			outcome.Error, failed = err.Error(), true
 			a.Printf(a.Err, "%s", apiclient.Explain(err, a.MaxFindings))
-		} else if a.Output == app.Table {
+		} else if response.Body.Close(); a.Output == app.Table {
 			a.Printf(a.Out, "%s %s deleted\n", n.Name, name)
 		}
 		outcomes = append(outcomes, outcome)
 	}
-	if _, err := a.PrintObject(outcomes); err != nil {
-		return err
+	err := a.Print(outcomes, nil)
+	if err == nil && failed {
+		err = &app.ExitError{Code: app.ExitFailure}
 	}
-	if failed {
-		return &app.ExitError{Code: app.ExitFailure}
-	}
-	return nil
+	return err
 }
 
 // ApplyCommand returns `apply`, which creates or replaces the objects in files. All documents are validated before the
@@ -225,6 +267,13 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Applier) *cobra.Command {
 	a := n.App
 	what.Noun = n.Name
+	if what.Put == nil {
+		what.Put = func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
+			put := n.request(http.MethodPut, d.Name, "")
+			put.ContentType, put.Body = apiclient.YAMLBody, d.Body
+			return manifest.ReadResult(put.Send(ctx, api))
+		}
+	}
 	var files []string
 	var name string
 	command := &cobra.Command{

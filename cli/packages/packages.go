@@ -2,12 +2,25 @@
 package packages
 
 import (
-	"github.com/spf13/cobra"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"slipway.io/slipway/activities/source/archive"
 	"slipway.io/slipway/activities/source/packages"
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/release/source"
 )
 
 // Command returns `slipway package`. The subcommand that serves the store is passed in, like the other server commands.
@@ -40,4 +53,124 @@ func NewClient(s settings.Settings) (*packages.Client, error) {
 		token, _ := file.Token() // without a token, the store returns the error
 		return string(token)
 	}), nil
+}
+
+// shortFlags maps this command's short flag names to settings.
+var shortFlags = map[string]string{"store": "package-store", "token-file": "package-store-token-file"}
+
+func pushCommand(a *app.App) *cobra.Command {
+	var unpack bool
+	command := &cobra.Command{
+		Use:   "push FILE",
+		Short: "Upload a package and print its URL for a plan",
+		Long: `Upload a package to the store in --package-store (or --store) and print the URL to use as httpSrcUri in a
+plan. The command first checks that the package is a zip, tar, tar.gz or tar.zst archive that pods can unpack; for a
+package that is not to be unpacked, set --unpack=false. A package that the store already has is not uploaded again.
+--token-file is short for --package-store-token-file.`,
+		Example: `  slipway package push shop-2.4.tar.gz --store http://packages.example:8085 --token-file token
+  slipway package push shop.war --unpack=false
+  slipway package push shop-2.4.tar.gz -o jsonpath={.url}   # with SLIPWAY_PACKAGE_STORE`,
+		Args: cobra.ExactArgs(1),
+	}
+	command.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if long, known := shortFlags[name]; known {
+			name = long
+		}
+		return pflag.NormalizedName(name)
+	})
+	app.RegisterSettings(command, settings.PackagePush)
+	a.OutputFlag(command)
+	command.Flags().BoolVar(&unpack, "unpack", true,
+		"check that pods can unpack the package; set --unpack=false for a package that is deployed as one file, such "+
+			"as a jar")
+	command.RunE = func(c *cobra.Command, args []string) error {
+		values, err := app.LoadSettings(c)
+		if err != nil {
+			return err
+		}
+		if values.PackageStore == "" {
+			return app.Usagef("no package store: set --store or %s", settings.EnvName("package-store"))
+		}
+		result, err := push(c.Context(), values, args[0], unpack)
+		if err != nil {
+			return err
+		}
+		return a.Print(result, func() {
+			table := render.NewTable("SHA256", "BYTES", "WAS THERE", "URL")
+			table.Add(result.SHA256, strconv.FormatInt(result.Bytes, 10),
+				map[bool]string{true: "yes", false: "no"}[result.AlreadyStored], result.URL)
+			a.Printf(a.Out, "%s", table)
+		})
+	}
+	return command
+}
+
+// pushResult is the result of a push.
+type pushResult struct {
+	SHA256 string `json:"sha256"`
+	Bytes  int64  `json:"bytes"`
+	URL    string `json:"url"`
+	// AlreadyStored is true if the store already had the package.
+	AlreadyStored bool `json:"wasThere"`
+}
+
+func push(ctx context.Context, s settings.Settings, path string, unpack bool) (pushResult, error) {
+	store, err := NewClient(s)
+	if err != nil {
+		return pushResult{}, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return pushResult{}, fmt.Errorf("cannot read the package: %w", err)
+	}
+	defer file.Close()
+	result, err := digest(file, s.PackageMaxBytes)
+	if err != nil {
+		return pushResult{}, err
+	}
+	if unpack {
+		limits := source.Limits{Bytes: s.PackageMaxBytes, UnpackedBytes: s.PackageMaxUnpackedBytes,
+			Entries: source.DefaultLimits.Entries}
+		if _, err := archive.Check(ctx, file, limits); err != nil {
+			if no := (*archive.Error)(nil); errors.As(err, &no) && no.NotArchive {
+				err = fmt.Errorf("%w, and push it with --unpack=false", err)
+			}
+			return pushResult{}, fmt.Errorf("cannot unpack %s: %w", path, err)
+		}
+	}
+	result.URL = store.URL(result.SHA256)
+	result.AlreadyStored, err = send(ctx, store, file, result)
+	return result, err
+}
+
+// digest computes the digest and size of the package.
+func digest(file *os.File, maxBytes int64) (pushResult, error) {
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return pushResult{}, fmt.Errorf("cannot read the package: %w", err)
+	case !info.Mode().IsRegular():
+		return pushResult{}, fmt.Errorf("%s is not a regular file: use the package's archive", file.Name())
+	case info.Size() > maxBytes:
+		return pushResult{}, fmt.Errorf("%s has %d bytes, more than the limit of %d: make it smaller, or raise "+
+			"--package-max-bytes here, at the "+
+			"store and at the workers", file.Name(), info.Size(), maxBytes)
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, file)
+	if err != nil {
+		return pushResult{}, fmt.Errorf("cannot read the package: %w", err)
+	}
+	return pushResult{SHA256: hex.EncodeToString(sum.Sum(nil)), Bytes: n}, nil
+}
+
+// send uploads the package, unless the store has it.
+func send(ctx context.Context, store *packages.Client, file *os.File, what pushResult) (wasThere bool, err error) {
+	if wasThere, err = store.Use(ctx, what.SHA256); wasThere || err != nil {
+		return wasThere, err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return false, fmt.Errorf("cannot read the package: %w", err)
+	}
+	return false, store.Put(ctx, what.SHA256, file, what.Bytes)
 }

@@ -2,10 +2,10 @@
 package plan
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,8 +19,10 @@ import (
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/task"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/window"
 )
 
 type plans = noun.Noun[client.PlanSummary, client.PlanDocument]
@@ -29,44 +31,23 @@ type plans = noun.Noun[client.PlanSummary, client.PlanDocument]
 func Command(a *app.App) *cobra.Command {
 	var names task.Names
 	n := &plans{
-		App: a, Command: "plan", Name: "plan", Argument: "NAME",
-		Page:   task.PageOfPlans,
+		App: a, Command: "plan", Name: "plan", Argument: "NAME", Collection: "plans",
 		Key:    func(p client.PlanSummary) string { return p.Name },
 		Note:   func(p client.PlanSummary) string { return p.Comment },
 		Titles: []string{"NAME", "ITEMS", "LATEST TASK", "AGE", "COMMENT"},
 		Row: func(p client.PlanSummary) []string {
 			return []string{p.Name, fmt.Sprint(p.Items), p.Task, a.Age(p.CreatedAt), p.Comment}
 		},
-		Empty: "There are no plans. Create one with `slipway plan apply -f FILE`.",
-		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.PlanDocument], error) {
-			answer, err := apiclient.Read[client.PlanDocument](api.GetPlan(ctx, name))
-			if a.Output == app.Table && err == nil {
-				names = task.ReadNames(ctx, api)
-			}
-			return answer, err
-		},
-		Describe: func(_ *app.App, name string, p client.PlanDocument) error {
+		Empty:   "There are no plans. Create one with `slipway plan apply -f FILE`.",
+		Prepare: func(ctx context.Context, api *client.Client) { names = task.ReadNames(ctx, api) },
+		Describe: func(name string, p client.PlanDocument) error {
 			a.Printf(a.Out, "plan %s%s\n%s\n%s", name, render.ReasonSuffix(p.Comment), timesText(p.Times),
 				wavesText(wavesOf(p), names))
 			return nil
 		},
 		Encode: plan.Encode, // keeps the documented order of the keys
-		Delete: func(ctx context.Context, api *client.Client, name string) error {
-			return apiclient.NoContent(api.DeletePlan(ctx, name))
-		},
 	}
-	get := n.GetCommand("Show the waves of a plan")
-	get.Long = "Show the waves of a plan. With -o yaml or json, print the document that `slipway plan apply -f - " +
-		"NAME` accepts."
-	command := &cobra.Command{Use: n.Command, Aliases: []string{"plans"}, Short: "Manage and run plans"}
-	command.AddCommand(applyCommand(n), n.ListCommand("List the plans", noun.ListOptions{}), get, runCommand(n),
-		diffCommand(n), historyCommand(n), n.DeleteCommand(
-			"Delete plans. Their past tasks are kept. A plan with a running task cannot be deleted: stop the task first."))
-	return command
-}
-
-func applyCommand(n *plans) *cobra.Command {
-	return n.ApplyCommand(
+	apply := n.ApplyCommand(
 		`A file contains either the document of one plan, whose name is NAME or taken from the file name (shop.yaml is
 plan shop), or one or more DeployPlan objects (apiVersion slipway.io/v1alpha1), separated by "---".
 
@@ -78,11 +59,28 @@ All documents are validated before the first one is sent. Saving a plan does not
 				_, _, errors := plan.Decode(body)
 				return errors
 			},
-			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
-				return manifest.ReadResult(api.PutPlanWithBody(ctx, d.Name, apiclient.YAMLBody,
-					bytes.NewReader(d.Body)))
-			},
 		})
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"plans"}, Short: "Manage and run plans"}
+	command.AddCommand(apply, n.ListCommand("List the plans", nil), n.GetCommand("Show the waves of a plan",
+		"Show the waves of a plan. With -o yaml or json, print the document that `slipway plan apply -f - NAME` accepts."),
+		runCommand(n), diffCommand(n), historyCommand(n), n.DeleteCommand("Delete plans. Their past tasks are kept. A "+
+			"plan with a running task cannot be deleted: stop the task first."))
+	return command
+}
+
+// timesText returns the times of a plan, one per line; "" if it has none.
+func timesText(times window.Times) string {
+	var text strings.Builder
+	if times.NotBefore != "" {
+		fmt.Fprintf(&text, "not before %s\n", render.OneLine(times.NotBefore))
+	}
+	for _, w := range times.Windows {
+		fmt.Fprintf(&text, "within a window %s\n", render.OneLine(w.String()))
+	}
+	for _, w := range times.Freezes {
+		fmt.Fprintf(&text, "outside a freeze %s\n", render.OneLine(w.String()))
+	}
+	return text.String()
 }
 
 func wavesOf(d plan.Document) []client.Wave {
@@ -119,7 +117,6 @@ func wavesText(waves []client.Wave, names task.Names) string {
 }
 
 func runCommand(n *plans) *cobra.Command {
-	a := n.App
 	var who app.ActorFlags
 	var options follow.Options
 	var times task.TimesFlags
@@ -143,15 +140,115 @@ plan's keys notBefore, windows and freezes. A waiting task shows when it will co
 		Example: `  slipway plan run shop --reason "release 2.4" --watch
   slipway plan run shop --key "$CI_PIPELINE_ID" --watch --timeout 30m
   slipway plan run shop --not-before 2026-12-01T06:00:00+01:00`,
-		Args:              app.ExactName("a plan", "NAME"),
-		ValidArgsFunction: a.Complete(n.Completion),
 	}
-	a.InitWriteCommand(command, func([]string) error { return errors.Join(options.Check(command), times.Read()) },
-		func(c *cobra.Command, api *client.Client, args []string) error {
-			return task.RunPlan(args[0], times).Run(c.Context(), a, api, who, options)
+	n.InitCommand(command, n.App.ConnectToWrite, func() error { return errors.Join(options.Check(command), times.Read()) },
+		func(c *cobra.Command, api *client.Client, name string) error {
+			return task.RunPlan(name, times).Run(c.Context(), n.App, api, who, options)
 		})
 	who.Flags(command, "idempotency `key`, unique to this run, such as a CI pipeline ID")
 	options.StartFlags(command, task.WatchHelp)
 	times.Register(command)
 	return command
+}
+
+func historyCommand(n *plans) *cobra.Command {
+	command := noun.HistoryCommand(n, "tasks", func(name string) apiclient.Request {
+		return apiclient.Request{Path: "tasks", Query: url.Values{"plan": {name}}}
+	}, task.HistoryTitles, func(t client.TaskSummary) []string { return task.HistoryRow(n.App, t) })
+	command.Short = "List the tasks of a plan, newest first"
+	command.Long =
+		`List the running and past tasks of a plan, newest first. DONE and FAILED count services. FROM is the task that this
+one reran (slipway task rerun) or reversed (slipway task reverse).`
+	command.Example = `  slipway plan history shop --limit 5`
+	return command
+}
+
+func diffCommand(n *plans) *cobra.Command {
+	command := &cobra.Command{
+		Use: "diff NAME", Short: "Show what running a plan would change",
+		Long: `Show what running a plan would change, per workload: replica counts, replaced pods and changed fields of the
+pod template. The worker of each party calculates the changes from the live workloads and validates them with a dry run
+in the API server. Nothing is changed. If a run would be rejected, the diff is rejected too.
+
+Each item is compared with the current state, as if earlier items had not run. Possibly secret values, such as
+environment variables, are hidden.`,
+		Example: `  slipway plan diff shop`,
+	}
+	return n.InitCommand(command, app.Connect, nil, func(c *cobra.Command, api *client.Client, name string) error {
+		answer, err := apiclient.Read[client.PlanDiff](api.DiffPlan(c.Context(), name))
+		if err != nil {
+			return err
+		}
+		return n.App.Print(answer.Raw, func() {
+			for _, warning := range answer.Value.Warnings {
+				n.App.Printf(n.App.Err, "warning: %s\n", render.OneLine(warning.Reason))
+			}
+			n.App.Printf(n.App.Out, "%s", diffText(answer.Value, task.ReadNames(c.Context(), api)))
+		})
+	})
+}
+
+func diffText(diff client.PlanDiff, names task.Names) string {
+	var text strings.Builder
+	changed, all := 0, 0
+	for _, item := range diff.Items {
+		fmt.Fprintf(&text, "item %d: %s %s", item.Item, names.WithName(item.ServiceID),
+			task.Operation(item.Deployment, item.ContainerExecMethod))
+		if item.Source != "" {
+			fmt.Fprintf(&text, " %s", render.OneLine(item.Source))
+		}
+		if item.Steps > 0 {
+			fmt.Fprintf(&text, ", by rollouts with %s", phrase.Count(item.Steps, "step"))
+		}
+		text.WriteString("\n")
+		for _, w := range item.Workloads {
+			all++
+			if w.Changes {
+				changed++
+			}
+			writeDiff(&text, w)
+		}
+	}
+	fmt.Fprintf(&text, "%d of %s would change\n", changed, phrase.Count(all, "workload"))
+	return text.String()
+}
+
+func writeDiff(text *strings.Builder, w client.WorkloadDiff) {
+	mark := " "
+	if w.Changes {
+		mark = "~"
+	}
+	place := w.Kind + " " + w.Namespace + "/" + w.Name
+	if w.Party != "default" {
+		place = w.Party + ": " + place
+	}
+	fmt.Fprintf(text, "  %s %s: %s\n", mark, place, render.OneLine(w.Summary))
+	if w.FromReplicas != nil && w.ToReplicas != nil && *w.FromReplicas != *w.ToReplicas {
+		fmt.Fprintf(text, "      replicas: %d → %d\n", *w.FromReplicas, *w.ToReplicas)
+	}
+	if w.Pods > 0 {
+		fmt.Fprintf(text, "      replaces %s\n", phrase.Count(int(w.Pods), "pod"))
+	}
+	for _, field := range w.Template {
+		text.WriteString("      " + fieldText(field) + "\n")
+	}
+	if w.Unknown != "" {
+		fmt.Fprintf(text, "      unknown: %s\n", render.OneLine(w.Unknown))
+	}
+}
+
+// fieldText returns one changed field: "~ a: 1 → 2", "+ a: 2" or "- a: 1".
+func fieldText(f client.FieldChange) string {
+	from, to := render.OneLine(f.From), render.OneLine(f.To)
+	switch {
+	case f.Hidden:
+		return "~ " + f.Field + " (value not shown)"
+	case from == "" && to == "":
+		return "~ " + f.Field
+	case from == "":
+		return "+ " + f.Field + ": " + to
+	case to == "":
+		return "- " + f.Field + ": " + from
+	}
+	return "~ " + f.Field + ": " + from + " → " + to
 }

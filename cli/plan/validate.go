@@ -89,15 +89,11 @@ func validate(a *app.App, c *cobra.Command, file string, offline bool) error {
 		}
 		all, valid = append(all, v), valid && v.Valid
 	}
-	if done, err := a.PrintObject(all); err != nil {
-		return err
-	} else if !done {
-		printValidations(a, all)
+	err = a.Print(all, func() { printValidations(a, all) })
+	if err == nil && !valid {
+		err = &app.ExitError{Code: app.ExitFailure}
 	}
-	if !valid {
-		return &app.ExitError{Code: app.ExitFailure}
-	}
-	return nil
+	return err
 }
 
 // validateDocument lets the engine check the document. Without an engine, or if it does not respond, it checks the
@@ -149,11 +145,12 @@ func catalogueScope(body []byte) (scope string, some bool) {
 	return "checked against the catalogue", true
 }
 
-// validateOffline checks a document by the engine's rules that need no catalogue.
+// validateOffline checks a document by the engine's rules that need no catalogue. Its lists are not nil, so that JSON
+// shows [].
 func validateOffline(body []byte) client.ValidateResult {
 	document, warnings, wrong := plan.Decode(body)
-	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: apiclient.ProblemsOf(wrong),
-		Warnings: apiclient.ProblemsOf(warnings),
+	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: append([]client.FieldProblem{}, wrong...),
+		Warnings: append([]client.FieldProblem{}, warnings...),
 		Waves:    []client.Wave{}}
 	if result.Valid {
 		result.Waves = wavesOf(document)

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/text/width"
 
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 )
 
 // TimeOrDefault returns the time, or other if the time is unknown.
@@ -160,3 +162,17 @@ func WrapText(text string, columns int) string {
 	flush()
 	return strings.Join(lines, "\n")
 }
+
+var waits = map[rollout.WaitKind]string{
+	rollout.WaitApproval: "approval",
+	rollout.WaitTimer:    "the pause to end",
+	rollout.WaitWindow:   "a release window",
+	rollout.WaitPods:     "pods",
+	rollout.WaitTraffic:  "routes to take effect",
+	rollout.WaitParty:    "the party's cluster",
+	rollout.WaitDrift:    "a decision about a change by another client",
+	rollout.WaitResume:   "user action",
+}
+
+// WaitText returns what a release waits for, as in "waiting for approval".
+func WaitText(kind rollout.WaitKind) string { return cmp.Or(waits[kind], string(kind)) }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
@@ -175,13 +176,11 @@ func (l leftovers) newTemplate(ctx context.Context, api dynamic.Interface) (map[
 // removeAdded removes the labels and annotations that were added to the pods of the extra workload.
 func removeAdded(template map[string]any, added *strategy.PodMetadata) {
 	unstructured.RemoveNestedField(template, "metadata", "labels", strategy.LabelCanaryOf)
-	if added == nil {
-		return
-	}
-	for key := range added.Labels {
+	metadata := ptr.Deref(added, strategy.PodMetadata{})
+	for key := range metadata.Labels {
 		unstructured.RemoveNestedField(template, "metadata", "labels", key)
 	}
-	for key := range added.Annotations {
+	for key := range metadata.Annotations {
 		unstructured.RemoveNestedField(template, "metadata", "annotations", key)
 	}
 }

@@ -67,7 +67,7 @@ func Command(a *app.App) *cobra.Command {
 		Example: `  slipway repair shop/web --to stable --dry-run
   slipway repair shop/web --to stable --kubeconfig ~/.kube/shop --yes
   slipway repair shop/db --kind statefulset --to stable`,
-		Args: app.OneArgument("a workload", "NAME"),
+		Args: app.Arguments("a workload", "NAME", 1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.engine == "" {
 				return app.Usagef("--engine is required: the name of the engine that runs the rollout")
@@ -156,22 +156,16 @@ func describe(a *app.App, w leftovers, moves []rollout.FinalMove, to rollout.Sid
 }
 
 func moveText(move rollout.FinalMove, to rollout.Side) string {
-	switch string(move) {
-	case string(rollout.RouteToStable):
-		return "restore the routes"
-	case string(rollout.RouteUnpin):
-		return "restore the selector of the stable Service"
-	case string(rollout.RouteRemoveCanary):
-		return "remove the canary Service"
-	case string(rollout.FinishResume):
-		return fmt.Sprintf("restore the workload's settings and wait until all pods have the %s version and are ready",
-			to)
-	case string(rollout.FinishRelease):
-		return "remove the remains of the rollout: extra workload, changes of autoscalers, annotations, claim"
-	case string(rollout.FinishResumeAndRelease):
-		return fmt.Sprintf("restore the workload's settings, wait until all pods have the %s version and are ready, "+
-			"and remove the "+
-			"rollout's annotations", to)
-	}
-	return string(move)
+	awaited := fmt.Sprintf("until all pods have the %s version and are ready", to)
+	text := map[string]string{
+		string(rollout.RouteToStable):     "restore the routes",
+		string(rollout.RouteUnpin):        "restore the selector of the stable Service",
+		string(rollout.RouteRemoveCanary): "remove the canary Service",
+		string(rollout.FinishResume):      "restore the workload's settings and wait " + awaited,
+		string(rollout.FinishRelease): "remove the remains of the rollout: extra workload, changes of autoscalers, " +
+			"annotations, claim",
+		string(rollout.FinishResumeAndRelease): "restore the workload's settings, wait " + awaited + ", and remove the " +
+			"rollout's annotations",
+	}[string(move)]
+	return cmp.Or(text, string(move))
 }

@@ -159,11 +159,8 @@ func stepLine(d render.Drawing, s rollout.Status, step rollout.StepStatus, colum
 	if current {
 		marker = "> "
 	}
-	var cells []render.Span
-	for _, cell := range stepCells(step) {
-		cells = append(cells, render.Span{Text: cell})
-	}
-	cells = append(cells, render.Span{Text: stateOfStep(s, step, current), Colour: stepColour(s, step, current)},
+	cells := append(render.Spans(stepCells(step)...),
+		render.Span{Text: stateOfStep(s, step, current), Colour: stepColour(s, step, current)},
 		render.Span{Text: d.Elapsed(step.StartedAt, step.FinishedAt)})
 	return append(render.Line{{Text: marker, Colour: render.Bold}}, columns.Line("", cells...)...)
 }
@@ -262,11 +259,7 @@ func matchesText(matches []strategy.Match) string {
 // waitLines draws what the rollout waits for, the remaining time, and the commands that are useful now.
 func waitLines(d render.Drawing, s rollout.Status) []render.Line {
 	w := s.WaitingFor
-	text := d.WaitingText(render.WaitText(w.Kind), w.Since)
-	if w.Until != nil {
-		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()),
-			render.ShortDuration(w.Until.Sub(d.Now())))
-	}
+	text := d.WaitingText(render.WaitText(w.Kind), w.Since, w.Until)
 	return append([]render.Line{{{Text: text, Colour: render.Yellow}, {Text: render.ReasonSuffix(w.Message)}}},
 		render.Hints(Hints(s))...)
 }

@@ -2,19 +2,22 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
-	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
@@ -29,10 +32,12 @@ func Command(a *app.App) *cobra.Command {
 		Use: n.Command, Aliases: []string{"rollouts", "ro"},
 		Short: "Release one workload step by step: canary or blue-green",
 	}
-	command.AddCommand(startCommand(a), validateCommand(a), listCommand(n),
-		n.GetCommand("Show a rollout: its steps, split, wait and history"),
-		watchCommand(n), waitCommand(n), historyCommand(n), undoCommand(n))
-	for _, v := range verbs(n) {
+	command.AddCommand(startCommand(n), validateCommand(a), listCommand(n),
+		n.GetCommand("Show a rollout: its steps, split, wait and history", ""),
+		n.WatchCommand("steps, split and wait",
+			"While a rollout waits for user action, the command waits too, unless flags say otherwise.",
+			"web -n shop --timeout 2h --exit-on-paused", n.Watch), waitCommand(n), historyCommand(n), undoCommand(n))
+	for _, v := range verbs(a) {
 		command.AddCommand(n.VerbCommand(v, func(s client.Rollout) string {
 			return fmt.Sprintf("rollout %s is %s%s", keyOf(s), s.Phase, render.ReasonSuffix(s.Reason))
 		}))
@@ -48,7 +53,7 @@ func newNoun(a *app.App) *rollouts {
 	var where app.ScopeFlags
 	return &rollouts{
 		App: a, Command: "rollout", Name: "rollout", Argument: "NAME", Scope: &where, Flags: where.Flags,
-		Page:   pages(&where, client.ListRolloutsParams{}),
+		Collection: "rollouts", Example: "shop/web",
 		Key:    func(r client.RolloutSummary) string { return r.Namespace + "/" + r.Name },
 		Note:   func(r client.RolloutSummary) string { return string(r.Phase) },
 		Titles: []string{"NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "CHANGE", "REASON"},
@@ -58,57 +63,27 @@ func newNoun(a *app.App) *rollouts {
 				wait, since, a.Age(r.CreatedAt), r.Summary, r.Reason}
 		},
 		Empty: "No rollouts found.",
-		Read: func(ctx context.Context, api *client.Client, key string) (apiclient.Reply[client.Rollout], error) {
-			return readOne(ctx, api, nameOf(where.Party, key))
-		},
-		Describe: func(_ *app.App, _ string, s client.Rollout) error {
+		Describe: func(_ string, s client.Rollout) error {
 			a.Draw(DrawAll(a.Drawing(), s, follow.Footer("history", s.History, s.Workflow)...))
 			return nil
 		},
-	}
-}
-
-func nameOf(party, key string) app.ObjectName {
-	namespace, name, _ := strings.Cut(key, "/")
-	return app.ObjectName{Party: party, Namespace: namespace, Name: name}
-}
-
-func readOne(ctx context.Context, api *client.Client, n app.ObjectName) (apiclient.Reply[client.Rollout], error) {
-	return apiclient.Read[client.Rollout](api.GetRollout(ctx, n.Namespace, n.Name,
-		&client.GetRolloutParams{Party: n.PartyParam()}))
-}
-
-func pages(where *app.ScopeFlags, params client.ListRolloutsParams) func(context.Context, *client.Client, int,
-	*string) ([]client.RolloutSummary, string, error) {
-	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.RolloutSummary, string,
-		error) {
-		params.Limit, params.Cursor = &limit, cursor
-		if where.Namespace != "" {
-			params.Namespace = &where.Namespace
-		}
-		if where.Party != "" {
-			params.Party = &where.Party
-		}
-		return apiclient.ReadPage[client.RolloutSummary](api.ListRollouts(ctx, &params))
+		Release: noun.Release[rollout.Status]{Flags: watchHelp, ExitCodes: exitCodes, Ended: ended, ExitCode: exitCodeOf,
+			Renderer: follow.Renderer[rollout.Status]{Fit: Fit, Changes: Changes, Summary: Summary}},
 	}
 }
 
 func listCommand(n *rollouts) *cobra.Command {
 	var inPhase, waitsFor []string
 	var steps bool
-	command := n.ListCommand("List the rollouts, newest first, each with its current or last release", noun.ListOptions{
-		Limited: true, Check: func() (err error) {
-			params := client.ListRolloutsParams{}
-			if params.Phase, err = app.ParseOneOf("phase", inPhase, phases); err != nil {
-				return err
-			}
-			params.WaitingFor, err = app.ParseOneOf("waiting-for", waitsFor, rollout.WaitKinds)
-			n.Page = pages(n.Scope, params)
-			if steps {
-				showSteps(n)
-			}
-			return err
-		}})
+	command := n.ListCommand("List the rollouts, newest first, each with its current or last release", func() error {
+		inPhases, err := app.ParseOneOf("phase", inPhase, phases)
+		waits, wrong := app.ParseOneOf("waiting-for", waitsFor, rollout.WaitKinds)
+		n.Filter = url.Values{"phase": inPhases, "waitingFor": waits}
+		if steps {
+			showSteps(n)
+		}
+		return cmp.Or(err, wrong)
+	})
 	command.Example = `  slipway rollout list --waiting-for approval
   slipway rollout list -n shop --steps`
 	f := command.Flags()
@@ -143,7 +118,9 @@ func showSteps(n *rollouts) {
 	statuses := map[app.ObjectName]rollout.Status{}
 	n.ReadExtra = func(ctx context.Context, api *client.Client, items []client.RolloutSummary) error {
 		for _, item := range items {
-			answer, err := readOne(ctx, api, nameOfSummary(item))
+			of := *n
+			of.Scope = &app.ScopeFlags{Party: item.Party}
+			answer, err := of.Read(ctx, api, n.Key(item))
 			if err != nil {
 				return err
 			}
@@ -170,13 +147,7 @@ func showSteps(n *rollouts) {
 
 func historyCommand(n *rollouts) *cobra.Command {
 	a := n.App
-	page := func(ctx context.Context, api *client.Client, key string, limit int,
-		cursor *string) ([]client.RolloutRelease, string, error) {
-		name := nameOf(n.Scope.Party, key)
-		return apiclient.ReadPage[client.RolloutRelease](api.GetRolloutHistory(ctx, name.Namespace, name.Name,
-			&client.GetRolloutHistoryParams{Party: name.PartyParam(), Limit: &limit, Cursor: cursor}))
-	}
-	command := noun.HistoryCommand(n, "releases", page,
+	command := noun.HistoryCommand(n, "releases", nil,
 		[]string{"REVISION", "STARTED", "PHASE", "TOOK", "BY", "IMAGES", "POD TEMPLATE", "REPLACED", "WHY"},
 		func(r client.RolloutRelease) []string {
 			s := r.Rollout
@@ -215,4 +186,131 @@ func reasonOf(r client.RolloutRelease) string {
 		return r.Reason
 	}
 	return r.Rollout.Undo.String() + render.ReasonSuffix(r.Reason)
+}
+
+// gatedHelp explains how approve and promote make sure that the right step is meant.
+const gatedHelp = `The command shows the step and asks for confirmation. Without a terminal, use --step, --gate or
+--yes. If the rollout has moved on in the meantime, the engine rejects the command.`
+
+// verbs returns the verbs in the order of the help.
+func verbs(a *app.App) []noun.Verb[rollout.Status] {
+	all := []noun.Verb[rollout.Status]{
+		{Name: string(rollout.VerbApprove), Short: "Approve the waiting step",
+			Long:          "Approve the step that waits for approval, or end a timed pause early. " + gatedHelp,
+			ExampleReason: "the error rate is fine", Flags: gateFlags, Confirm: confirm(a, rollout.VerbApprove)},
+		{Name: string(rollout.VerbPromote), Short: "Finish without further pauses and approvals",
+			Long:          "Execute the remaining steps without pauses and approvals. " + gatedHelp,
+			ExampleReason: "verified by hand", Flags: gateFlags, Confirm: confirm(a, rollout.VerbPromote)},
+		{Name: string(rollout.VerbPause), Short: "Pause a rollout",
+			Long: "Pause a rollout. A step that is replacing pods stops: pods already replaced remain, and no more are " +
+				"replaced until it is resumed.",
+			ExampleReason: "wait for the database team"},
+		{Name: string(rollout.VerbResume), Short: "Resume a paused rollout",
+			Long: "Resume a paused rollout. It continues where it stopped.", ExampleReason: "the database is ready"},
+		{Name: string(rollout.VerbRollback), Short: "Go back to the stable version",
+			Long: "Go back to the stable version: traffic first, then pods. This also works after the rollout was " +
+				"stopped with --to frozen.",
+			ExampleReason: "the error rate is up"},
+		{Name: string(rollout.VerbStop), Short: "End a rollout: --to stable, new or frozen",
+			Long: "End a rollout. --to stable (default) rolls back, --to new finishes now, --to frozen leaves pods and " +
+				"traffic unchanged and releases the workload.",
+			ExampleReason: "the release was cancelled", ExampleFlags: " --to stable", Flags: stopFlags,
+			Check: func(body noun.VerbBody) error { return app.CheckOneOf("to", body.To, rollout.StopTos) }},
+		{Name: string(rollout.VerbJump), Short: "Jump to another step: --to-step N",
+			Long: "Jump to another step. A later step moves pods and traffic; an earlier step moves only traffic, " +
+				"never pods.",
+			ExampleReason: "skip the small steps", ExampleFlags: " --to-step 3", Flags: jumpFlags,
+			Check: func(body noun.VerbBody) error {
+				if body.ToStep < 1 {
+					return app.Usagef("--to-step must be 1 or greater")
+				}
+				return nil
+			}},
+		{Name: string(rollout.VerbRetry), Short: "Retry a failed step, or restore the rollout's settings after drift",
+			Long: "Retry a failed step. After another client changed the workload, this restores the rollout's own " +
+				"settings.",
+			ExampleReason: "the image has been pushed"},
+	}
+	for i := range all {
+		flags := all[i].Flags
+		all[i].Filter = url.Values{"phase": {string(rollout.PhaseProgressing), string(rollout.PhaseFailed)}}
+		all[i].Flags = func(command *cobra.Command, body *noun.VerbBody) {
+			command.Flags().IntVar(&body.Step, "step", 0, "the `step` that is meant; if the rollout is at another step, "+
+				"the command is rejected (default: the current step)")
+			if flags != nil {
+				flags(command, body)
+			}
+		}
+	}
+	return all
+}
+
+func gateFlags(command *cobra.Command, body *noun.VerbBody) {
+	body.ConfirmFlags(command, "step", "current step")
+}
+
+func stopFlags(command *cobra.Command, body *noun.VerbBody) {
+	command.Flags().StringVar(&body.To, "to", "", "`state` in which to leave the workload: stable, new or frozen "+
+		"(default: stable, if still possible)")
+	app.FlagChoices(command, "to", rollout.StopTos...)
+}
+
+func jumpFlags(command *cobra.Command, body *noun.VerbBody) {
+	command.Flags().IntVar(&body.ToStep, "to-step", 0, "the `step` to jump to, from 1")
+}
+
+// repeatWindow is how soon after an approval another one with --yes is rejected as a mistake: the same command twice
+// would otherwise approve step 1 and, as soon as it waits, step 2.
+const repeatWindow = 10 * time.Second
+
+// confirm shows the step, asks for confirmation and sends the gate of this step. If the user named the step, it does
+// not ask; if another step waits, it sends only the step, and the engine rejects it.
+func confirm(a *app.App, verb rollout.Verb) func(rollout.Status, *noun.VerbBody) error {
+	return func(s rollout.Status, body *noun.VerbBody) error {
+		named := body.Step != 0
+		if !named {
+			body.Step = s.CurrentStepIndex
+		}
+		if s.WaitingFor != nil && body.Step == s.CurrentStepIndex {
+			body.Gate = s.WaitingFor.Gate
+		}
+		a.Printf(a.Err, "%s step %d of %d of rollout %s", verb, s.CurrentStepIndex, len(s.Steps), keyOf(s))
+		if s.WaitingFor != nil {
+			a.Printf(a.Err, ", waiting for %s since %s", render.WaitText(s.WaitingFor.Kind),
+				render.Clock(s.WaitingFor.Since, a.Now()))
+		}
+		a.Printf(a.Err, "\n")
+		for _, line := range a.Drawing().Render(splitLines(s), render.Unbounded) {
+			a.Printf(a.Err, "  %s\n", line)
+		}
+		switch {
+		case named:
+			return nil
+		case body.Yes:
+			return rejectQuickRepeat(a, verb, s)
+		}
+		title := "Approve"
+		if verb == rollout.VerbPromote {
+			title = "Promote from"
+		}
+		return a.RequireConfirmation(fmt.Sprintf("%s step %d?", title, s.CurrentStepIndex),
+			fmt.Sprintf("--step %d, --gate or --yes", s.CurrentStepIndex))
+	}
+}
+
+// rejectQuickRepeat rejects an approval right after the approval of the previous step, unless the user named the step.
+func rejectQuickRepeat(a *app.App, verb rollout.Verb, s rollout.Status) error {
+	// a step waits for its window after its own approval
+	window := s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitWindow
+	for _, d := range s.History {
+		earlier := d.Step < s.CurrentStepIndex || window && d.Step == s.CurrentStepIndex
+		if d.Verb != rollout.VerbApprove || d.Outcome != audit.Accepted || d.Step == 0 || !earlier {
+			continue
+		}
+		if ago := a.Now().Sub(d.At); ago < repeatWindow {
+			return app.Usagef("step %d was approved %s ago, and step %d is waiting now: to %s it, use --step %d",
+				d.Step, render.ShortDuration(ago), s.CurrentStepIndex, verb, s.CurrentStepIndex)
+		}
+	}
+	return nil
 }

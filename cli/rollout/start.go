@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,13 +17,15 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/manifest"
+	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/strictyaml"
 )
 
-func startCommand(a *app.App) *cobra.Command {
+func startCommand(n *rollouts) *cobra.Command {
+	a := n.App
 	var request startRequest
 	var body requestBody
 	var who app.ActorFlags
@@ -51,14 +54,15 @@ With --watch, the command watches the rollout until it ends, and the exit code i
 		body, err = request.read(a, who)
 		return err
 	}
-	a.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+	a.InitCommand(command, a.ConnectToWrite, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		who.SetDefaults()
-		started, err := startOne(c.Context(), a, api, body, who.Key)
-		if err != nil {
-			return err
+		started, err := apiclient.Read[client.RolloutStarted](api.StartRolloutWithBody(c.Context(),
+			&client.StartRolloutParams{IdempotencyKey: &who.Key}, apiclient.JSONBody, bytes.NewReader(body.text)))
+		var problem *apiclient.ProblemError
+		if errors.As(err, &problem) {
+			problem.Findings = body.locateErrors(problem.Errors)
 		}
-		return reportStarted(c.Context(), a, api, started, "rollout "+startedName(started.Value).String()+" started",
-			options)
+		return starting{what: "rollout", key: who.Key, options: options}.report(c.Context(), n, api, started, err)
 	})
 	request.flags(command)
 	who.Flags(command, "idempotency `key`, unique to this release, such as a CI pipeline ID")
@@ -66,46 +70,67 @@ With --watch, the command watches the rollout until it ends, and the exit code i
 	return command
 }
 
-// reportStarted reports that a release has started, or watches it until it ends.
-func reportStarted(ctx context.Context, a *app.App, api *client.Client, started apiclient.Reply[client.RolloutStarted],
-	what string,
-	options follow.Options) error {
-	name := startedName(started.Value)
-	for _, w := range started.Value.Warnings {
-		a.Printf(a.Err, "warning: %s\n", render.OneLine(w))
+// starting is a request that starts a release: what it starts, its idempotency key, and the message afterwards.
+type starting struct {
+	what, key, text string
+	options         follow.Options
+}
+
+// report reports that the release has started, or watches it until it ends. If the response was lost, it prints how to
+// retry without starting another one.
+func (s starting) report(ctx context.Context, n *rollouts, api *client.Client,
+	started apiclient.Reply[client.RolloutStarted], err error) error {
+	if apiclient.OutcomeUnknown(err) {
+		n.App.Printf(n.App.Err, "It is unknown whether the %s was started. It is safe to repeat the command with "+
+			"--key %s.\n", s.what, s.key)
 	}
-	if options.Watch {
-		if a.Output == app.Table {
-			a.Printf(a.Err, "rollout %s\n", name)
-		}
-		return watchOne(ctx, a, api, name, options)
-	}
-	if done, err := a.PrintObject(started.Raw); done || err != nil {
+	if err != nil {
 		return err
 	}
-	a.Printf(a.Out, "%s\n", what)
-	a.Printf(a.Err, "To watch it: slipway rollout watch %s\n", name.CommandArgs())
-	return nil
+	r := started.Value
+	n.Scope.Party = r.Party
+	return n.ReportStarted(ctx, api, noun.Started{Name: r.Namespace + "/" + r.Name, Raw: started.Raw, Text: s.text,
+		Warnings: r.Warnings}, s.options)
 }
 
-func startedName(r client.RolloutStarted) app.ObjectName {
-	return app.ObjectName{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
-}
+func undoCommand(n *rollouts) *cobra.Command {
+	var who app.ActorFlags
+	var options follow.Options
+	var body client.RolloutUndoRequest
+	command := &cobra.Command{
+		Use:   "undo " + n.Argument,
+		Short: "Go back to an earlier version after a release has ended",
+		Long: `Go back to an earlier version after a release has ended. The undo uses the strategy of the last release, and
+the pod template of the version before it or of --to-revision. "slipway rollout history" shows the revisions.
+policy.rollbackWindow sets for how many versions back an undo skips the steps. While a release is running, use "slipway
+rollout rollback".
 
-// startOne starts the rollout. If the response is lost, it prints how to retry without starting another one.
-func startOne(ctx context.Context, a *app.App, api *client.Client, body requestBody,
-	key string) (apiclient.Reply[client.RolloutStarted], error) {
-	started, err := apiclient.Read[client.RolloutStarted](api.StartRolloutWithBody(ctx,
-		&client.StartRolloutParams{IdempotencyKey: &key}, apiclient.JSONBody, bytes.NewReader(body.text)))
-	var problem *apiclient.ProblemError
-	if errors.As(err, &problem) {
-		problem.Findings = body.locateErrors(problem.Errors)
+With --watch, the command watches the release until it ends, and the exit code is the outcome:
+
+` + exitCodes,
+		Example: `  slipway rollout undo shop/web --reason "the error rate is up" --watch
+  slipway rollout undo shop/web --to-revision 3`,
 	}
-	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err,
-			"It is unknown whether the rollout was started. It is safe to repeat the command with --key %s.\n", key)
+	check := func() error {
+		if command.Flags().Changed("to-revision") && body.ToRevision < 1 {
+			return app.Usagef("--to-revision must be 1 or greater")
+		}
+		return options.Check(command)
 	}
-	return started, err
+	n.InitCommand(command, n.App.ConnectToWrite, check, func(c *cobra.Command, api *client.Client, key string) error {
+		who.SetDefaults()
+		body.Actor, body.Reason, body.Key = who.Actor, who.Reason, who.Key
+		name := n.Object(key)
+		started, err := apiclient.Read[client.RolloutStarted](api.UndoRollout(c.Context(), name.Namespace, name.Name,
+			&client.UndoRolloutParams{Party: name.PartyParam(), IdempotencyKey: &body.Key}, body))
+		return starting{what: "undo", key: body.Key, text: fmt.Sprintf("undo of rollout %s started", name),
+			options: options}.report(c.Context(), n, api, started, err)
+	})
+	who.Flags(command, "idempotency `key`, unique to this undo, such as a CI pipeline ID")
+	command.Flags().IntVar(&body.ToRevision, "to-revision", 0,
+		"`number` of the version in the history (default: the version before the last release)")
+	options.StartFlags(command, watchHelp)
+	return command
 }
 
 func validateCommand(a *app.App) *cobra.Command {
@@ -124,7 +149,7 @@ there are errors; warnings do not change it.`,
 		body, err = request.read(a, app.ActorFlags{})
 		return err
 	}
-	a.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+	a.InitCommand(command, app.Connect, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		return validate(c.Context(), a, api, body)
 	})
 	request.flags(command)
@@ -139,15 +164,11 @@ func validate(ctx context.Context, a *app.App, api *client.Client, body requestB
 	}
 	found := answer.Value
 	findings := body.locateErrors(found.Errors)
-	if done, err := a.PrintObject(found); err != nil {
-		return err
-	} else if !done {
-		printValidation(a, findings, found)
+	err = a.Print(found, func() { printValidation(a, findings, found) })
+	if err == nil && !found.Valid {
+		err = &app.ExitError{Code: app.ExitFailure}
 	}
-	if !found.Valid {
-		return &app.ExitError{Code: app.ExitFailure}
-	}
-	return nil
+	return err
 }
 
 func printValidation(a *app.App, findings []apiclient.Finding, found client.RolloutValidateResult) {
@@ -207,6 +228,7 @@ func (r *startRequest) flags(command *cobra.Command) {
 
 // requestBody is the request to send, with the documents it was built from.
 type requestBody struct {
+	fields map[string]any
 	// text is the body, as JSON.
 	text []byte
 	// sources are the documents of the body; those of single fields come first.
@@ -233,31 +255,62 @@ func (s source) pathIn(field string) (own string, ok bool) {
 	return "[" + rest, ok
 }
 
-// read builds the body from the file, the flags and the actor.
+// read builds the body from the file, the flags and the actor. A Rollout object in the file becomes the field rollout.
 func (r *startRequest) read(a *app.App, who app.ActorFlags) (requestBody, error) {
-	body, fields, err := r.readBase(a)
-	if err != nil {
+	body := requestBody{fields: map[string]any{}}
+	switch {
+	case r.file != "":
+		fields, err := body.readFile(a, r.file, "")
+		if err != nil {
+			return body, err
+		}
+		if body.fields = fields; fields["kind"] == "Rollout" {
+			body.sources[0].underField, body.fields = "rollout", map[string]any{"rollout": fields}
+		}
+	case r.workload == "":
+		return body, app.Usagef("nothing to release: set -f FILE, or --workload KIND/NAME with --image and --strategy-file")
+	case r.Namespace == "":
+		r.Namespace = app.DefaultNamespace
+	}
+	if err := r.complete(a, &body); err != nil {
 		return body, err
 	}
-	if body.sources, err = r.complete(a, fields, body.sources); err != nil {
-		return body, err
-	}
-	if _, own := fields["actor"]; !own || who.Actor != "" {
+	if _, own := body.fields["actor"]; !own || who.Actor != "" {
 		who.SetDefaults()
-		fields["actor"] = who.Actor
+		body.fields["actor"] = who.Actor
 	}
 	if who.Reason != "" {
-		fields["reason"] = who.Reason
+		body.fields["reason"] = who.Reason
 	}
-	if body.text, err = json.Marshal(fields); err != nil {
+	var err error
+	if body.text, err = json.Marshal(body.fields); err != nil {
 		return body, fmt.Errorf("cannot encode the request as JSON: %w", err)
 	}
 	return body, nil
 }
 
+// readFile reads a file that contains one mapping, for a field of the body or for the whole body.
+func (b *requestBody) readFile(a *app.App, file, field string) (map[string]any, error) {
+	text, shown, err := manifest.ReadFile(a, file)
+	if err != nil {
+		return nil, err
+	}
+	parts := strictyaml.Split(text)
+	if len(parts) != 1 {
+		return nil, fmt.Errorf("%s contains %s, but must contain exactly one", shown,
+			phrase.Count(len(parts), "document"))
+	}
+	b.sources = append([]source{{shown, parts[0], field}}, b.sources...)
+	fields, err := manifest.ReadMapping(shown, parts[0])
+	if err == nil && len(fields) == 0 && field != "" {
+		err = fmt.Errorf("%s is empty", shown)
+	}
+	return fields, err
+}
+
 // locateErrors sets the file and line of errors in the body. Line numbers of the generated body are dropped: the user
 // has not seen it.
-func (b requestBody) locateErrors(problems []client.FieldProblem) []apiclient.Finding {
+func (b *requestBody) locateErrors(problems []client.FieldProblem) []apiclient.Finding {
 	findings := []apiclient.Finding{}
 	for n := range problems {
 		problems[n].Line = 0
@@ -276,91 +329,43 @@ func (b requestBody) locateErrors(problems []client.FieldProblem) []apiclient.Fi
 	return findings
 }
 
-// readBase reads the file, if one is given. A Rollout object becomes the field rollout.
-func (r *startRequest) readBase(a *app.App) (requestBody, map[string]any, error) {
-	if r.file == "" {
-		if r.workload == "" {
-			return requestBody{}, nil, app.Usagef(
-				"nothing to release: set -f FILE, or --workload KIND/NAME with --image and --strategy-file")
-		}
-		return requestBody{}, map[string]any{}, nil
+// set sets a field to the value of a flag. Flags may add to a file; contradictions are errors.
+func (b *requestBody) set(field, flag string, value any) error {
+	if value == "" {
+		return nil
 	}
-	text, shown, err := manifest.ReadFile(a, r.file)
-	if err != nil {
-		return requestBody{}, nil, err
+	if old, there := b.fields[field]; there && fmt.Sprint(old) != fmt.Sprint(value) {
+		return app.Usagef("%s is set both in the file and by --%s: use only one of them", field, flag)
 	}
-	parts := strictyaml.Split(text)
-	if len(parts) != 1 {
-		return requestBody{}, nil, fmt.Errorf("%s contains %s, but must contain exactly one", shown,
-			phrase.Count(len(parts), "document"))
-	}
-	own := source{file: shown, text: parts[0]}
-	fields, err := manifest.ReadMapping(shown, parts[0])
-	if err != nil {
-		return requestBody{}, nil, err
-	}
-	if fields["kind"] == "Rollout" {
-		own.underField = "rollout"
-		fields = map[string]any{"rollout": fields}
-	}
-	return requestBody{sources: []source{own}}, fields, nil
+	b.fields[field] = value
+	return nil
 }
 
-type flagValue struct {
-	field, flag string
-	value       any
-}
-
-// complete adds the values of the flags. Flags may add to a file and replace its images; other contradictions are
-// errors.
-func (r *startRequest) complete(a *app.App, fields map[string]any, sources []source) ([]source, error) {
-	added := []flagValue{
-		{"party", "party", r.Party}, {"namespace", "namespace", r.namespaceOf(fields)}, {"name", "name", r.name},
-		{"rolloutId", "rollout-id", r.rolloutID},
-	}
-	if r.workload != "" {
-		ref, err := app.ParseWorkload(r.workload)
-		if err != nil {
-			return nil, err
-		}
-		added = append(added, flagValue{"workloadRef", "workload",
-			map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name}})
+// complete adds the values of the flags.
+func (r *startRequest) complete(a *app.App, body *requestBody) error {
+	err := cmp.Or(body.set("party", "party", r.Party), body.set("namespace", "namespace", r.Namespace),
+		body.set("name", "name", r.name), body.set("rolloutId", "rollout-id", r.rolloutID))
+	if err == nil && r.workload != "" {
+		ref, wrong := app.ParseWorkload(r.workload)
+		err = cmp.Or(wrong, body.set("workloadRef", "workload",
+			map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name}))
 	}
 	for _, part := range []struct{ field, flag, file string }{
 		{"templatePatch", "patch-file", r.patchFile}, {"strategy", "strategy-file", r.strategyFile},
 		{"policy", "policy-file", r.policyFile},
 	} {
-		value, own, err := readFields(a, part.file)
-		if err != nil {
-			return nil, err
-		}
-		if value != nil {
-			added = append(added, flagValue{part.field, part.flag, value})
-			own.underField = part.field
-			sources = append([]source{own}, sources...)
+		if err == nil && part.file != "" {
+			value, wrong := body.readFile(a, part.file, part.field)
+			err = cmp.Or(wrong, body.set(part.field, part.flag, value))
 		}
 	}
-	for _, one := range added {
-		if one.value == "" {
-			continue
-		}
-		if old, there := fields[one.field]; there && fmt.Sprint(old) != fmt.Sprint(one.value) {
-			return nil, app.Usagef("%s is set both in the file and by --%s: use only one of them", one.field, one.flag)
-		}
-		fields[one.field] = one.value
+	if err == nil && r.supersede {
+		body.fields["supersede"] = true
 	}
-	if r.supersede {
-		fields["supersede"] = true
+	if err == nil && len(r.images) > 0 {
+		err = r.addImages(body.fields)
 	}
-	return sources, r.addImages(fields)
-}
-
-// namespaceOf returns the namespace from the flags; without a file, the default namespace.
-func (r *startRequest) namespaceOf(fields map[string]any) string {
-	if r.Namespace == "" && r.file == "" && fields["namespace"] == nil {
-		return app.DefaultNamespace
-	}
-	return r.Namespace
+	return err
 }
 
 // addImages sets images by container; they override those of the file.
@@ -368,6 +373,7 @@ func (r *startRequest) addImages(fields map[string]any) error {
 	images, _ := fields["images"].(map[string]any)
 	if images == nil {
 		images = map[string]any{}
+		fields["images"] = images
 	}
 	for _, pair := range r.images {
 		container, image, both := strings.Cut(pair, "=")
@@ -376,24 +382,5 @@ func (r *startRequest) addImages(fields map[string]any) error {
 		}
 		images[container] = image
 	}
-	if len(r.images) > 0 {
-		fields["images"] = images
-	}
 	return nil
-}
-
-// readFields reads a file that contains one mapping; nil without a file.
-func readFields(a *app.App, file string) (map[string]any, source, error) {
-	if file == "" {
-		return nil, source{}, nil
-	}
-	text, shown, err := manifest.ReadFile(a, file)
-	if err != nil {
-		return nil, source{}, err
-	}
-	fields, err := manifest.ReadMapping(shown, text)
-	if err == nil && len(fields) == 0 {
-		err = fmt.Errorf("%s is empty", shown)
-	}
-	return fields, source{file: shown, text: text}, err
 }

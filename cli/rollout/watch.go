@@ -1,9 +1,7 @@
 package rollout
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -60,44 +58,6 @@ func exitCodeOf(o follow.Options, s rollout.Status) (code int, ok bool) {
 	return 0, false
 }
 
-func watchCommand(n *rollouts) *cobra.Command {
-	command := n.WatchCommand(
-		`Watch a rollout until it ends. On a terminal, steps, split and wait are updated in place. In a pipe, each change is
-printed as one line; with -o json or yaml, the complete rollout is printed at each change. Lost connections are
-reopened, for as long as it takes.
-
-While a rollout waits for user action, the command waits too, unless flags say otherwise. The exit code is the outcome:
-
-`+exitCodes, watchHelp, func(ctx context.Context, api *client.Client, key string, o follow.Options) error {
-			return watchOne(ctx, n.App, api, nameOf(n.Scope.Party, key), o)
-		})
-	command.Example = `  slipway rollout watch shop/web
-  slipway rollout watch web -n shop --timeout 2h --exit-on-paused`
-	return command
-}
-
-func watched(api *client.Client, name app.ObjectName) follow.Watched[rollout.Status] {
-	return follow.Watched[rollout.Status]{
-		DisplayName: "rollout " + name.String(), ResumeCommand: "slipway rollout watch " + name.CommandArgs(),
-		Read: func(ctx context.Context) (rollout.Status, error) {
-			answer, err := readOne(ctx, api, name)
-			return answer.Value, err
-		},
-		Open: func(ctx context.Context, last *string) (*http.Response, error) {
-			return api.WatchRollout(ctx, name.Namespace, name.Name,
-				&client.WatchRolloutParams{Party: name.PartyParam(), LastEventID: last})
-		},
-		Ended:    ended,
-		Renderer: follow.Renderer[rollout.Status]{Fit: Fit, Changes: Changes, Summary: Summary},
-	}
-}
-
-func watchOne(ctx context.Context, a *app.App, api *client.Client, name app.ObjectName, o follow.Options) error {
-	w := watched(api, name)
-	w.ExitCode, w.Timeout = func(s rollout.Status) (int, bool) { return exitCodeOf(o, s) }, o.Timeout
-	return follow.Watch(ctx, a, w)
-}
-
 type waitGoal string
 
 const (
@@ -130,7 +90,7 @@ func (g waitGoal) exitCodeOf(s rollout.Status) (code int, ok bool) {
 func waitCommand(n *rollouts) *cobra.Command {
 	var goal []string
 	var timeout time.Duration
-	var goals *[]waitGoal
+	var goals []string
 	command := &cobra.Command{
 		Use:   "wait NAME --for healthy|paused|finished",
 		Short: "Wait until a rollout is healthy, paused or finished",
@@ -153,14 +113,14 @@ The exit code is 0 if it reached the state, and otherwise:
     slipway rollout approve shop/web --yes`,
 	}
 	check := func() (err error) {
-		if goals, err = app.ParseOneOf("for", goal, waitGoals); err == nil && len(*goals) != 1 {
+		if goals, err = app.ParseOneOf("for", goal, waitGoals); err == nil && len(goals) != 1 {
 			err = app.Usagef("--for must be one of %s", strictyaml.List(waitGoals))
 		}
 		return err
 	}
-	n.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, key string) error {
-		w := watched(api, nameOf(n.Scope.Party, key))
-		w.ExitCode, w.Timeout, w.Silent = (*goals)[0].exitCodeOf, timeout, true
+	n.InitCommand(command, app.Connect, check, func(c *cobra.Command, api *client.Client, key string) error {
+		w := n.Watched(api, key, follow.Options{Timeout: timeout})
+		w.ExitCode, w.Silent = waitGoal(goals[0]).exitCodeOf, true
 		return follow.Watch(c.Context(), n.App, w)
 	})
 	command.Flags().StringSliceVar(&goal, "for", []string{string(goalHealthy)},

@@ -259,24 +259,20 @@ func readEntry(name string, node *yaml.Node, seen map[string]value) (string, err
 	}
 	switch {
 	case node.Kind == yaml.SequenceNode && d.kind() == kindList:
-		return readList(name, node)
+		var parts []string
+		for _, part := range node.Content {
+			if part.Kind != yaml.ScalarNode || part.Tag == "!!null" {
+				return "", fmt.Errorf("%s: want a list of single values", name)
+			}
+			parts = append(parts, part.Value)
+		}
+		return strings.Join(parts, ","), nil
 	case node.Kind != yaml.ScalarNode:
 		return "", fmt.Errorf("%s: want a single value of type %s", name, d.kind())
 	case node.Tag == "!!null":
 		return "", fmt.Errorf("%s has no value: set one or remove the line", name)
 	}
 	return node.Value, nil
-}
-
-func readList(name string, node *yaml.Node) (string, error) {
-	var parts []string
-	for _, part := range node.Content {
-		if part.Kind != yaml.ScalarNode || part.Tag == "!!null" {
-			return "", fmt.Errorf("%s: want a list of single values", name)
-		}
-		parts = append(parts, part.Value)
-	}
-	return strings.Join(parts, ","), nil
 }
 
 // suggestion names the most similar setting, if there is one.

@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
@@ -75,22 +76,17 @@ func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
 	return lines
 }
 
-func servicesOf(t plan.Task, w plan.Wave, level detail) []plan.ServiceStatus {
-	var all, failed, running []plan.ServiceStatus
+func servicesOf(t plan.Task, w plan.Wave, level detail) (all []plan.ServiceStatus) {
 	for _, i := range w.Items {
-		s := t.Services[i]
-		all = append(all, s)
-		switch s.State {
-		case plan.ItemFailed:
-			failed = append(failed, s)
-		case plan.ItemRunning:
-			running = append(running, s)
-		}
+		all = append(all, t.Services[i])
 	}
 	if level < activeOnly {
 		return all
 	}
-	return append(failed, running...)
+	in := func(state plan.ItemState) []plan.ServiceStatus {
+		return slices.DeleteFunc(slices.Clone(all), func(s plan.ServiceStatus) bool { return s.State != state })
+	}
+	return append(in(plan.ItemFailed), in(plan.ItemRunning)...)
 }
 
 // repeatsReason reports whether the message of the service's only workload equals the service's reason.
@@ -122,23 +118,14 @@ func header(d render.Drawing, t plan.Task, level detail) []render.Line {
 			render.ReasonSuffix(t.ExecuteReason)}})
 	}
 	if w := t.WaitingFor; w != nil {
-		lines = append(lines, waitLine(d, *w))
+		lines = append(lines, render.Line{{Text: d.WaitingText(render.WaitText(rollout.WaitKind(w.Kind)), w.Since, w.Until),
+			Colour: render.Yellow}})
 		if w.Service == "" {
 			lines = append(lines, render.Line{{Text: "to start it now: slipway task approve " + t.ID + " --reason TEXT",
 				Colour: render.Yellow}})
 		}
 	}
 	return append(lines, render.Line{})
-}
-
-// waitLine draws what a task waits for, since when, and until when.
-func waitLine(d render.Drawing, w plan.RolloutWait) render.Line {
-	text := d.WaitingText(render.WaitText(rollout.WaitKind(w.Kind)), w.Since)
-	if w.Until != nil {
-		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()),
-			render.ShortDuration(w.Until.Sub(d.Now())))
-	}
-	return render.Line{{Text: text, Colour: render.Yellow}}
 }
 
 // The states of a wave.
@@ -251,31 +238,15 @@ func approvalHint(w plan.WorkloadStatus) string {
 	return ""
 }
 
-func colour(s plan.TaskState) render.Colour {
-	switch s {
-	case plan.TaskSucceeded:
-		return render.Green
-	case plan.TaskFailed:
-		return render.Red
-	case plan.TaskRunning:
-		return render.Cyan
-	case plan.TaskPending:
-		return render.Dim
-	}
-	return render.Yellow
-}
+var colours = map[plan.TaskState]render.Colour{plan.TaskSucceeded: render.Green, plan.TaskFailed: render.Red,
+	plan.TaskRunning: render.Cyan, plan.TaskPending: render.Dim}
 
-func itemColour(s plan.ItemState) render.Colour {
-	switch s {
-	case plan.ItemSucceeded:
-		return render.Green
-	case plan.ItemFailed:
-		return render.Red
-	case plan.ItemRunning:
-		return render.Cyan
-	}
-	return render.Dim
-}
+func colour(s plan.TaskState) render.Colour { return cmp.Or(colours[s], render.Yellow) }
+
+var itemColours = map[plan.ItemState]render.Colour{plan.ItemSucceeded: render.Green, plan.ItemFailed: render.Red,
+	plan.ItemRunning: render.Cyan}
+
+func itemColour(s plan.ItemState) render.Colour { return cmp.Or(itemColours[s], render.Dim) }
 
 // Operation returns the operation as text, with its method if that is not the default.
 func Operation(deployment plan.Operation, method plan.Method) string {

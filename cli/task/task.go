@@ -4,8 +4,9 @@ package task
 import (
 	"context"
 	"io"
-	"net/http"
+	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,13 +32,15 @@ func Command(a *app.App) *cobra.Command {
 	n := newNoun(a)
 	remove := n.DeleteCommand("Delete tasks that have ended, with their records and reports. A task that can still " +
 		"continue is not deleted: stop it first.")
-	remove.ValidArgsFunction = a.CompleteAll(completion(n, plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed,
-		plan.TaskInterrupted))
+	remove.ValidArgsFunction = a.CompleteAll(n.Filtered(inStates(plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed,
+		plan.TaskInterrupted)).Completion)
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"tasks"}, Short: "Watch, pause, resume and stop tasks"}
-	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads"),
-		watchCommand(n),
+	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads", ""),
+		n.WatchCommand("waves and services",
+			"While a task is Paused or Interrupted, the command waits too, unless flags say otherwise.",
+			"shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused", n.Watch),
 		reportCommand(n), rerunCommand(n), reverseCommand(n), remove)
-	for _, v := range verbs(n) {
+	for _, v := range verbs {
 		command.AddCommand(n.VerbCommand(v, func(t client.Task) string {
 			return "task " + t.ID + " is " + string(t.State) + ": " + render.OneLine(t.Reason)
 		}))
@@ -46,9 +49,9 @@ func Command(a *app.App) *cobra.Command {
 }
 
 func newNoun(a *app.App) *tasks {
+	var names Names
 	return &tasks{
-		App: a, Command: "task", Name: "task", Argument: "ID",
-		Page:   pages(client.ListTasksParams{}),
+		App: a, Command: "task", Name: "task", Argument: "ID", Collection: "tasks", Example: "shop-20261102093000-k3v9q",
 		Key:    func(t client.TaskSummary) string { return t.ID },
 		Note:   func(t client.TaskSummary) string { return string(t.State) },
 		Titles: []string{"ID", "PLAN", "STATE", "AGE", "TOOK", "REASON"},
@@ -56,49 +59,36 @@ func newNoun(a *app.App) *tasks {
 			return []string{t.ID, t.Plan, string(t.State), a.Age(t.CreatedAt), a.Elapsed(t.StartedAt, t.FinishedAt),
 				render.Cell(t.Reason)}
 		},
-		Empty: "No tasks found.",
-		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[client.Task], error) {
-			answer, err := apiclient.Read[client.Task](api.GetTask(ctx, id))
-			if a.Output == app.Table && err == nil {
-				answer.Value = ReadNames(ctx, api).applyTo(answer.Value)
-			}
-			return answer, err
-		},
-		Describe: func(_ *app.App, _ string, t client.Task) error {
-			a.Draw(DrawAll(a.Drawing(), t, follow.Footer("history", t.History, t.Workflow)...))
+		Empty:   "No tasks found.",
+		Prepare: func(ctx context.Context, api *client.Client) { names = ReadNames(ctx, api) },
+		Describe: func(_ string, t client.Task) error {
+			a.Draw(DrawAll(a.Drawing(), names.applyTo(t), follow.Footer("history", t.History, t.Workflow)...))
 			return nil
 		},
-		Delete: func(ctx context.Context, api *client.Client, id string) error {
-			return apiclient.NoContent(api.DeleteTask(ctx, id))
-		},
+		Release: noun.Release[plan.Task]{Flags: WatchHelp, ExitCodes: WatchExitCodes, Ended: Ended, ExitCode: exitCodeOf,
+			Renderer: follow.Renderer[plan.Task]{
+				Fit: func(d render.Drawing, t plan.Task, width, height int) []string {
+					return Fit(d, names.applyTo(t), width, height)
+				},
+				Changes: func(before, now plan.Task, look time.Time) []follow.Change {
+					return Changes(before, names.applyTo(now), look)
+				},
+				Summary: Summary,
+			}},
 	}
 }
 
-func pages(params client.ListTasksParams) func(context.Context, *client.Client, int, *string) ([]client.TaskSummary,
-	string, error) {
-	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.TaskSummary, string,
-		error) {
-		params.Limit, params.Cursor = &limit, cursor
-		return apiclient.ReadPage[client.TaskSummary](api.ListTasks(ctx, &params))
+// inStates selects the tasks in these states.
+func inStates(states ...plan.TaskState) url.Values {
+	filter := url.Values{}
+	for _, state := range states {
+		filter.Add("state", string(state))
 	}
-}
-
-// completion lists the newest tasks in these states for shell completion.
-func completion(n *tasks, states ...plan.TaskState) app.Lister {
-	filtered := *n
-	filtered.Page = pages(client.ListTasksParams{State: &states})
-	return filtered.Completion
-}
-
-// PageOfPlans reads one page of the plans.
-func PageOfPlans(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PlanSummary, string,
-	error) {
-	return apiclient.ReadPage[client.PlanSummary](
-		api.ListPlans(ctx, &client.ListPlansParams{Limit: &limit, Cursor: cursor}))
+	return filter
 }
 
 func planNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	plans, _, err := PageOfPlans(ctx, api, apiclient.PageSize, nil)
+	plans, err := apiclient.ReadAll[client.PlanSummary](ctx, api, apiclient.Request{Path: "plans"}, apiclient.PageSize)
 	for _, p := range plans {
 		names = append(names, p.Name+"\t"+render.OneLine(p.Comment))
 	}
@@ -108,15 +98,14 @@ func planNames(ctx context.Context, api *client.Client) (names []string, err err
 func listCommand(n *tasks) *cobra.Command {
 	var ofPlan string
 	var states []string
-	command := n.ListCommand("List the tasks, newest first", noun.ListOptions{Limited: true, Check: func() error {
+	command := n.ListCommand("List the tasks, newest first", func() error {
 		wanted, err := app.ParseOneOf("state", states, allStates)
-		params := client.ListTasksParams{State: wanted}
+		n.Filter = url.Values{"state": wanted}
 		if ofPlan != "" {
-			params.Plan = &ofPlan
+			n.Filter.Set("plan", ofPlan)
 		}
-		n.Page = pages(params)
 		return err
-	}})
+	})
 	command.Example = `  slipway task list --state Running --state Paused
   slipway task list --plan shop --limit 5`
 	command.Flags().StringSliceVar(&states, "state", nil,
@@ -127,62 +116,33 @@ func listCommand(n *tasks) *cobra.Command {
 	return command
 }
 
-func verbs(n *tasks) []noun.Verb {
-	var all []noun.Verb
-	add := func(v noun.Verb, legalIn []plan.TaskState,
-		send func(context.Context, *client.Client, string, client.VerbRequest) (*http.Response, error)) {
-		v.Example = "shop-20261102093000-k3v9q"
-		v.Complete = completion(n, legalIn...)
-		v.Send = func(ctx context.Context, api *client.Client, id string, who app.ActorFlags) (*http.Response, error) {
-			return send(ctx, api, id, client.VerbRequest{Actor: who.Actor, Reason: who.Reason, Key: who.Key})
-		}
-		v.RepeatArgs = func(id string) string { return id }
-		all = append(all, v)
-	}
-	add(noun.Verb{Name: string(plan.VerbPause), Short: "Pause a task", ExampleReason: "wait for the database team",
-		Long: "Pause a task. Services being released are finished; no other service starts until the task is resumed."},
-		[]plan.TaskState{plan.TaskPending, plan.TaskRunning}, noun.Sender((*client.Client).PauseTask))
-	add(noun.Verb{Name: string(plan.VerbResume), Short: "Resume a task", ExampleReason: "the database is ready",
+// verbs are the verbs in the order of the help.
+var verbs = []noun.Verb[plan.Task]{
+	{Name: string(plan.VerbPause), Short: "Pause a task", ExampleReason: "wait for the database team",
+		Long:   "Pause a task. Services being released are finished; no other service starts until the task is resumed.",
+		Filter: inStates(plan.TaskPending, plan.TaskRunning)},
+	{Name: string(plan.VerbResume), Short: "Resume a task", ExampleReason: "the database is ready",
 		Long: "Resume a task that is Pausing, Paused or Interrupted. It continues where it stopped; completed " +
-			"services are not repeated."},
-		[]plan.TaskState{plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted},
-		noun.Sender((*client.Client).ResumeTask))
-	add(noun.Verb{Name: string(plan.VerbApprove), Short: "Start a waiting task outside its release windows",
+			"services are not repeated.",
+		Filter: inStates(plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted)},
+	{Name: string(plan.VerbApprove), Short: "Start a waiting task outside its release windows",
 		ExampleReason: "hotfix, approved by the on-call engineer",
 		Long: "Start services that wait for a release window now. A reason is required. The task's times apply again " +
 			"from the time when the wait would have ended. To approve a step of a rollout, use `slipway rollout " +
-			"approve`."},
-		[]plan.TaskState{plan.TaskRunning}, noun.Sender((*client.Client).ApproveTask))
-	return append(all, stop(n))
-}
-
-// stop returns the verb stop, which can also end the task's rollouts.
-func stop(n *tasks) noun.Verb {
-	var to string
-	send := noun.Sender((*client.Client).StopTask)
-	return noun.Verb{Name: string(plan.VerbStop), Short: "Stop a task permanently",
-		ExampleReason: "the release was cancelled", Example: "shop-20261102093000-k3v9q",
+			"approve`.",
+		Filter: inStates(plan.TaskRunning)},
+	{Name: string(plan.VerbStop), Short: "Stop a task permanently", ExampleReason: "the release was cancelled",
 		Long: "Stop a task permanently. Services being released are finished; the others are never started. A " +
 			"stopped task cannot be resumed. Rollouts of the task continue until they end, and may need approvals; " +
 			"--to ends them now.",
-		Complete: completion(n, plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused,
-			plan.TaskInterrupted, plan.TaskStopping),
-		Flags: func(command *cobra.Command) {
-			command.Flags().StringVar(&to, "to", "",
+		Filter: inStates(plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted,
+			plan.TaskStopping),
+		Flags: func(command *cobra.Command, body *noun.VerbBody) {
+			command.Flags().StringVar(&body.To, "to", "",
 				"also end the rollouts of the task, in `state` stable, new or frozen")
 			app.FlagChoices(command, "to", rollout.StopTos...)
 		},
-		Check: func() error { return app.CheckOneOf("to", to, rollout.StopTos) },
-		Send: func(ctx context.Context, api *client.Client, id string, who app.ActorFlags) (*http.Response, error) {
-			return send(ctx, api, id, client.TaskStopRequest{Actor: who.Actor, Reason: who.Reason, Key: who.Key,
-				To: to})
-		},
-		RepeatArgs: func(id string) string {
-			if to != "" {
-				id += " --to " + to
-			}
-			return id
-		}}
+		Check: func(body noun.VerbBody) error { return app.CheckOneOf("to", body.To, rollout.StopTos) }},
 }
 
 func reportCommand(n *tasks) *cobra.Command {
@@ -191,35 +151,27 @@ func reportCommand(n *tasks) *cobra.Command {
 		Short: "Print a task's report",
 		Long: `Print a task's report as Markdown: the state, times and workloads of each service, the history of decisions,
 and the plan that would reverse the task. With -o json or yaml, print the same report for programs.`,
-		Args: app.ExactName("a task", "ID"), ValidArgsFunction: n.App.Complete(n.Completion),
 	}
-	return n.App.InitReadCommand(command, nil, func(c *cobra.Command, api *client.Client, args []string) error {
-		return report(c.Context(), n.App, api, args[0])
-	})
-}
-
-func report(ctx context.Context, a *app.App, api *client.Client, id string) error {
-	format := client.ReportFormatMarkdown
-	if a.Output != app.Table {
-		format = client.ReportFormatJSON
-	}
-	response, err := api.GetTaskReport(ctx, id, &client.GetTaskReportParams{Format: &format})
-	if a.Output != app.Table {
-		report, err := apiclient.Read[map[string]any](response, err)
+	return n.InitCommand(command, app.Connect, nil, func(c *cobra.Command, api *client.Client, id string) error {
+		request := apiclient.Request{Path: apiclient.Path("tasks", id) + "/report", Query: url.Values{"format": {"json"}}}
+		if n.App.Output != app.Table {
+			report, err := apiclient.Read[map[string]any](request.Send(c.Context(), api))
+			if err != nil {
+				return err
+			}
+			return n.App.Print(report.Raw, nil)
+		}
+		request.Query.Set("format", "markdown")
+		response, err := request.Send(c.Context(), api)
 		if err != nil {
 			return err
 		}
-		_, err = a.PrintObject(report.Raw)
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return &apiclient.UnreachableError{Address: response.Request.URL.Host, Cause: err}
-	}
-	a.Printf(a.Out, "%s\n", strings.TrimRight(string(text), "\n"))
-	return nil
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			return &apiclient.UnreachableError{Address: response.Request.URL.Host, Cause: err}
+		}
+		n.App.Printf(n.App.Out, "%s\n", strings.TrimRight(string(text), "\n"))
+		return nil
+	})
 }

@@ -3,12 +3,9 @@ package task
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
@@ -33,51 +30,6 @@ const WatchExitCodes = `  0    Succeeded
 // WatchHelp are the help texts of the watch flags.
 var WatchHelp = follow.FlagTexts{Noun: "task", Until: "until it ends", Interrupted: "the task is Interrupted",
 	Paused: "the task is Paused, or waits for a decision about a rollout"}
-
-func watchCommand(n *tasks) *cobra.Command {
-	command := n.WatchCommand(
-		`Watch a task until it ends. On a terminal, waves and services are updated in place. In a pipe, each change is
-printed as one line; with -o json or yaml, the complete task is printed at each change. Lost connections are reopened,
-for as long as it takes.
-
-While a task is Paused or Interrupted, the command waits too, unless flags say otherwise. The exit code is the outcome:
-
-`+WatchExitCodes, WatchHelp, func(ctx context.Context, api *client.Client, id string, o follow.Options) error {
-			return Watch(ctx, n.App, api, id, o)
-		})
-	command.Example = `  slipway task watch shop-20261102093000-k3v9q
-  slipway task watch shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused`
-	return command
-}
-
-// Watch watches the task and returns an error with the exit code for its outcome.
-func Watch(ctx context.Context, a *app.App, api *client.Client, id string, options follow.Options) error {
-	var names Names
-	return follow.Watch(ctx, a, follow.Watched[plan.Task]{
-		DisplayName: "task " + id, ResumeCommand: "slipway task watch " + id,
-		Read: func(ctx context.Context) (plan.Task, error) {
-			task, err := apiclient.Read[client.Task](api.GetTask(ctx, id))
-			if a.Output == app.Table && err == nil {
-				names = ReadNames(ctx, api)
-			}
-			return task.Value, err
-		},
-		Open: func(ctx context.Context, last *string) (*http.Response, error) {
-			return api.WatchTask(ctx, id, &client.WatchTaskParams{LastEventID: last})
-		},
-		Ended: Ended, Timeout: options.Timeout,
-		ExitCode: func(t plan.Task) (int, bool) { return exitCodeOf(options, t) },
-		Renderer: follow.Renderer[plan.Task]{
-			Fit: func(d render.Drawing, t plan.Task, width, height int) []string {
-				return Fit(d, names.applyTo(t), width, height)
-			},
-			Changes: func(before, now plan.Task, look time.Time) []follow.Change {
-				return Changes(before, names.applyTo(now), look)
-			},
-			Summary: Summary,
-		},
-	})
-}
 
 // exitCodeOf returns the exit code of the watch in this state of the task; ok is false while the watch continues.
 func exitCodeOf(o follow.Options, t plan.Task) (code int, ok bool) {
@@ -224,10 +176,7 @@ type Names map[string]string
 // ReadNames reads the names from the catalogue. They are optional: after an error, only the IDs are shown.
 func ReadNames(ctx context.Context, api *client.Client) Names {
 	names := Names{}
-	services, err := apiclient.AllPages(0, func(limit int, cursor *string) ([]client.ServiceSummary, string, error) {
-		return apiclient.ReadPage[client.ServiceSummary](
-			api.ListServices(ctx, &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
-	})
+	services, err := apiclient.ReadAll[client.ServiceSummary](ctx, api, apiclient.Request{Path: "services"}, 0)
 	if err != nil {
 		return nil
 	}

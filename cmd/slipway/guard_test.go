@@ -88,19 +88,16 @@ func assemble(t *testing.T, s settings.Settings) assembled {
 	encryption, err := newAPITLS(s)
 	require.NoError(t, err)
 	service := kuscia.NewService(home, log)
-	parts := kusciaParts{Settings: s, Security: security, Service: service,
-		Handler: kuscia.NewHandler(service, security), Log: log, Down: down}
-	registry := prometheus.NewRegistry()
-	a, err := newAPI(apiParts{Settings: s, Store: home, Temporal: temporal, Kuscia: parts.Handler, Guard: guard,
-		Registry: registry, Log: log})
+	process := Process{Settings: s, Registry: prometheus.NewRegistry(), Log: log, Down: down}
+	parts := kusciaParts{Process: process, Security: security, Service: service,
+		Handler: kuscia.NewHandler(service, security)}
+	a, err := newAPI(apiParts{Process: process, Store: home, Temporal: temporal, Kuscia: parts.Handler, Guard: guard})
 	require.NoError(t, err)
-	web, err := newHTTPServer(httpParts{API: a, TLS: encryption, Traces: &tracing{}, Settings: s, Registry: registry,
-		Log: log, Down: down})
+	web, err := newHTTPServer(httpParts{Process: process, API: a, TLS: encryption, Traces: &tracing{}})
 	require.NoError(t, err)
 	foreign, err := newKusciaHTTP(parts)
 	require.NoError(t, err)
-	health, err := newHealthServer(healthParts{Fleet: &worker.Fleet{}, Guard: guard, Settings: s, Registry: registry,
-		Log: log, Down: down})
+	health, err := newHealthServer(healthParts{Process: process, Fleet: &worker.Fleet{}, Guard: guard})
 	require.NoError(t, err)
 	remote, err := newKusciaGRPC(parts)
 	require.NoError(t, err)

@@ -93,8 +93,8 @@ func kusciaOn(t *testing.T, s settings.Settings) kusciaParts {
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	service := kuscia.NewService(store, log)
-	return kusciaParts{Settings: s, Service: service, Handler: kuscia.NewHandler(service, kuscia.Security{}), Log: log,
-		Down: shutdowner(func() error { return nil })}
+	return kusciaParts{Process: Process{Settings: s, Log: log, Down: shutdowner(func() error { return nil })},
+		Service: service, Handler: kuscia.NewHandler(service, kuscia.Security{})}
 }
 
 type shutdowner func() error

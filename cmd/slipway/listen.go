@@ -31,26 +31,69 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
+// Process are the parts of every process.
+type Process struct {
+	fx.In
+	Settings settings.Settings
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+	Down     fx.Shutdowner
+}
+
 // listener serves an API on one address.
 type listener struct {
 	// what is the name of the API in the log, where its attributes.
 	what  string
 	where []any
+	// insecure is the warning in the log if the API is not encrypted on an address other than loopback; "" for none.
+	insecure  string
+	encrypted bool
 	net.Listener
 	serve func(net.Listener) error
 	stop  func(ctx context.Context) error
-	log   *slog.Logger
-	down  fx.Shutdowner
+	Process
+}
+
+// listenHTTP returns the listener of an HTTP server; it serves with TLS if encryption is not nil.
+func listenHTTP(what string, server *http.Server, encryption *tls.Config) listener {
+	l := listener{what: what, encrypted: encryption != nil, serve: server.Serve, stop: server.Shutdown}
+	if l.encrypted {
+		server.TLSConfig = encryption.Clone()
+		l.serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	return l
+}
+
+// listen listens immediately, so that a port in use is reported before anything starts. refusal is the format of the
+// error then.
+func (p Process) listen(l listener, address, refusal string) (*listener, error) {
+	taken, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf(refusal, err), l.stop(context.Background()))
+	}
+	shown := taken.Addr().String()
+	switch {
+	case l.insecure == "":
+	case l.encrypted:
+		shown = "https://" + shown
+	default:
+		shown = "http://" + shown
+		if !isLoopback(address) {
+			p.Log.Warn(l.insecure)
+		}
+	}
+	l.Process, l.Listener, l.where = p, taken, append([]any{"address", shown}, l.where...)
+	return &l, nil
 }
 
 func (l *listener) start(context.Context) error {
 	go func() {
 		if err := l.serve(l.Listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			l.log.Error(l.what+" stopped unexpectedly", append(l.where, "error", err)...)
-			_ = l.down.Shutdown(fx.ExitCode(app.ExitFailure))
+			l.Log.Error(l.what+" stopped unexpectedly", append(l.where, "error", err)...)
+			_ = l.Down.Shutdown(fx.ExitCode(app.ExitFailure))
 		}
 	}()
-	l.log.Info("serving "+l.what, l.where...)
+	l.Log.Info("serving "+l.what, l.where...)
 	return nil
 }
 
@@ -74,16 +117,12 @@ var serverModule = fx.Module("server",
 )
 
 type apiParts struct {
-	fx.In
-
-	Settings      settings.Settings
+	Process
 	Store         *store.Store
 	Temporal      client.Client
 	Kuscia        *kuscia.Handler
 	Guard         auth.Guard
-	Registry      *prometheus.Registry
 	OtherReleaser otherReleaser
-	Log           *slog.Logger
 	// Fleet is nil in a process without workers.
 	Fleet *worker.Fleet `optional:"true"`
 }
@@ -115,60 +154,31 @@ func newBackend(p apiParts) *backend.Backend {
 }
 
 type httpParts struct {
-	fx.In
-
-	API      *api.API
-	TLS      apiTLS
-	Settings settings.Settings
-	Registry *prometheus.Registry
-	Log      *slog.Logger
-	Down     fx.Shutdowner
-	Traces   *tracing
+	Process
+	API    *api.API
+	TLS    apiTLS
+	Traces *tracing
 }
 
-// newHTTPServer listens immediately, so that a port in use is reported before anything starts.
 func newHTTPServer(p httpParts) (*listener, error) {
-	address, err := net.Listen("tcp", p.Settings.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("cannot serve HTTP: %w; choose another address with --listen", err)
-	}
-	server, scheme := limits.Default.Server(withMetrics(p.Traces.handler(p.API), p.Registry)), "https://"
-	if p.TLS.Config == nil {
-		scheme = "http://"
-		if !isLoopback(p.Settings.Listen) {
-			p.Log.Warn("the HTTP API is not encrypted: tokens can be intercepted unless a proxy encrypts the " +
-				"connection (--api-cert-file)")
-		}
-	}
-	end := func(ctx context.Context) error {
+	server := limits.Default.Server(withMetrics(p.Traces.handler(p.API), p.Registry))
+	l := listenHTTP("HTTP", server, p.TLS.Config)
+	l.insecure = "the HTTP API is not encrypted: tokens can be intercepted unless a proxy encrypts the connection " +
+		"(--api-cert-file)"
+	l.stop = func(ctx context.Context) error {
 		p.API.Close() // open event streams would block the graceful shutdown
 		return server.Shutdown(ctx)
 	}
-	return &listener{what: "HTTP", where: []any{"address", scheme + address.Addr().String()}, Listener: address,
-		serve: serveHTTP(server, p.TLS.Config), stop: end, log: p.Log, down: p.Down}, nil
-}
-
-// serveHTTP serves with TLS if encryption is not nil.
-func serveHTTP(server *http.Server, encryption *tls.Config) func(net.Listener) error {
-	if encryption == nil {
-		return server.Serve
-	}
-	server.TLSConfig = encryption.Clone()
-	return func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	return p.listen(l, p.Settings.Listen, "cannot serve HTTP: %w; choose another address with --listen")
 }
 
 // healthModule serves health and metrics of a worker without an API, if --metrics-listen is set.
 var healthModule = serve(newHealthServer)
 
 type healthParts struct {
-	fx.In
-
-	Fleet    *worker.Fleet
-	Guard    auth.Guard
-	Settings settings.Settings
-	Registry *prometheus.Registry
-	Log      *slog.Logger
-	Down     fx.Shutdowner
+	Process
+	Fleet *worker.Fleet
+	Guard auth.Guard
 }
 
 // newHealthServer returns the listener of a worker's health and metrics; nil without an address. It requires no token,
@@ -177,15 +187,9 @@ func newHealthServer(p healthParts) (*listener, error) {
 	if p.Settings.MetricsListen == "" {
 		return nil, nil
 	}
-	address, err := net.Listen("tcp", p.Settings.MetricsListen)
-	if err != nil {
-		return nil, fmt.Errorf("metrics-listen: %w", err)
-	}
 	health := worker.HealthHandler("worker", func(context.Context) error { return p.Fleet.Ready() }, p.Registry)
 	server := limits.Default.Server(p.Guard.Handler(health))
-	return &listener{what: "health and metrics", where: []any{"address", address.Addr().String()}, Listener: address,
-		serve: server.Serve,
-		stop:  server.Shutdown, log: p.Log, down: p.Down}, nil
+	return p.listen(listenHTTP("health and metrics", server, nil), p.Settings.MetricsListen, "metrics-listen: %w")
 }
 
 // withMetrics counts and times requests by method and status. An event stream is counted when it ends.
@@ -211,66 +215,146 @@ var kusciaModule = fx.Module("kuscia",
 )
 
 type kusciaParts struct {
-	fx.In
-
-	Settings settings.Settings
+	Process
 	Security kuscia.Security
 	Service  *kuscia.Service
 	Handler  *kuscia.Handler
-	Log      *slog.Logger
-	Down     fx.Shutdowner
-}
-
-// kusciaLimits returns Kuscia's own limits where Kuscia has them, and Slipway's defaults otherwise.
-func kusciaLimits() limits.Limits {
-	l := limits.Default
-	l.Header, l.Body, l.Idle = 20*time.Second, 20*time.Second, 300*time.Second
-	return l
 }
 
 func newKusciaHTTP(p kusciaParts) (*listener, error) {
-	server := kusciaLimits().Server(p.Handler)
-	return p.listen("HTTP", "kuscia-listen", p.Settings.KusciaListen,
-		&listener{serve: serveHTTP(server, p.Security.TLS), stop: server.Shutdown})
+	own := limits.Default // with Kuscia's own limits, where Kuscia has them
+	own.Header, own.Body, own.Idle = 20*time.Second, 20*time.Second, 300*time.Second
+	l := listenHTTP("Kuscia's API", own.Server(p.Handler), p.Security.TLS)
+	return p.listenKuscia("HTTP", "kuscia-listen", p.Settings.KusciaListen, l)
 }
 
 func newKusciaGRPC(p kusciaParts) (*listener, error) {
 	server := kuscia.NewGRPCServer(p.Service, p.Security)
-	return p.listen("gRPC", "kuscia-grpc-listen", p.Settings.KusciaGRPCListen,
-		&listener{serve: server.Serve, stop: func(ctx context.Context) error {
-			return stopGRPC(ctx, server)
-		}})
+	return p.listenKuscia("gRPC", "kuscia-grpc-listen", p.Settings.KusciaGRPCListen, listener{what: "Kuscia's API",
+		serve: server.Serve, stop: func(ctx context.Context) error { return stopGRPC(ctx, server) }})
 }
 
 // stopGRPC stops the server gracefully until the context ends, then forcibly.
 func stopGRPC(ctx context.Context, server *grpc.Server) error {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		server.GracefulStop()
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		server.Stop()
-		return ctx.Err()
-	}
+	defer context.AfterFunc(ctx, server.Stop)()
+	server.GracefulStop()
+	return ctx.Err()
 }
 
-// listen listens immediately, so that a port in use is reported before anything starts. It returns nil without an
-// address.
-func (p kusciaParts) listen(over, setting, address string, l *listener) (*listener, error) {
+// listenKuscia returns nil without an address.
+func (p kusciaParts) listenKuscia(over, setting, address string, l listener) (*listener, error) {
 	if address == "" {
 		return nil, nil
 	}
-	taken, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("cannot serve Kuscia's API over %s: %w; choose another address with --%s (%s), or "+
-			"disable it with --%s=", over, err,
-			setting, settings.EnvName(setting), setting)
+	l.where = []any{"over", over}
+	return p.listen(l, address, "cannot serve Kuscia's API over "+over+": %w; choose another address with --"+setting+
+		" ("+settings.EnvName(setting)+"), or disable it with --"+setting+"=")
+}
+
+// apiTLS is the TLS configuration of the HTTP API; without a Config it serves plain HTTP.
+type apiTLS struct{ *tls.Config }
+
+// apiName is the name of the HTTP API in errors.
+const apiName = "the HTTP API"
+
+// newGuard returns the access rules of the HTTP API. All other listeners of this process use its rules for hosts and
+// origins.
+func newGuard(s settings.Settings) (auth.Guard, error) {
+	guard := auth.Guard{
+		Hosts: auth.NewHosts([]string{s.Listen, s.KusciaListen, s.KusciaGRPCListen, s.MetricsListen},
+			s.AllowedHosts),
+		Certificate: s.APICAFile != "",
 	}
-	l.what, l.where, l.Listener, l.log, l.down = "Kuscia's API", []any{"over", over, "address", taken.Addr().String()},
-		taken, p.Log, p.Down
-	return l, nil
+	if s.APITokenFile == "" {
+		return guard, nil
+	}
+	var err error
+	if guard.Token, err = auth.LoadToken(apiName, s.APITokenFile); err != nil {
+		return guard, fmt.Errorf("--api-token-file: %w", err)
+	}
+	return guard, nil
+}
+
+// newAPITLS reads the certificates of the HTTP API. TLS verifies a client certificate if there is one. The guard
+// requires it, because health probes have none.
+func newAPITLS(s settings.Settings) (apiTLS, error) {
+	if err := checkAPI(s); err != nil || s.APICertFile == "" {
+		return apiTLS{}, err
+	}
+	config, err := auth.LoadTLS(apiName, s.APICertFile, s.APIKeyFile, s.APICAFile, tls.VerifyClientCertIfGiven)
+	return apiTLS{config}, err
+}
+
+// checkAPI rejects incomplete settings, and an address other than loopback without authentication.
+func checkAPI(s settings.Settings) error {
+	switch {
+	case (s.APICertFile == "") != (s.APIKeyFile == ""):
+		return errors.New("--api-cert-file and --api-key-file must be set together")
+	case s.APICAFile != "" && s.APICertFile == "":
+		return errors.New("--api-ca-file requires TLS: set --api-cert-file and --api-key-file too")
+	case !isLoopback(s.Listen) && s.APITokenFile == "" && s.APICAFile == "":
+		return fmt.Errorf("--listen %s is reachable from other machines without authentication: set --api-token-file "+
+			"(the file is created if it "+
+			"does not exist), or --api-cert-file, --api-key-file and --api-ca-file for client certificates, or "+
+			"listen on 127.0.0.1", s.Listen)
+	}
+	return nil
+}
+
+func newKusciaSecurity(s settings.Settings, guard auth.Guard) (kuscia.Security, error) {
+	if err := checkKuscia(s); err != nil {
+		return kuscia.Security{}, err
+	}
+	files := kuscia.Files{Certificate: s.KusciaCertFile, Key: s.KusciaKeyFile, CA: s.KusciaCAFile,
+		Token: s.KusciaTokenFile}
+	security, err := kuscia.LoadSecurity(kuscia.Protocol(s.KusciaProtocol), files)
+	if err != nil {
+		return kuscia.Security{}, fmt.Errorf("--kuscia-protocol %s: %w", s.KusciaProtocol, err)
+	}
+	security.Hosts = guard.Hosts
+	return security, nil
+}
+
+// checkKuscia rejects missing and unused files for the protocol, and an address other than loopback without
+// authentication.
+func checkKuscia(s settings.Settings) error {
+	protocol := kuscia.Protocol(s.KusciaProtocol)
+	for _, file := range []struct {
+		name, path string
+		needed     bool
+	}{
+		{"kuscia-cert-file", s.KusciaCertFile, protocol != kuscia.NOTLS},
+		{"kuscia-key-file", s.KusciaKeyFile, protocol != kuscia.NOTLS},
+		{"kuscia-ca-file", s.KusciaCAFile, protocol == kuscia.MTLS},
+		{"kuscia-token-file", s.KusciaTokenFile, protocol != kuscia.NOTLS},
+	} {
+		switch {
+		case file.needed && file.path == "":
+			return fmt.Errorf("--kuscia-protocol %s needs --%s", protocol, file.name)
+		case !file.needed && file.path != "":
+			return fmt.Errorf("--%s is not used with --kuscia-protocol %s: remove it, or choose another protocol",
+				file.name, protocol)
+		}
+	}
+	if protocol != kuscia.NOTLS || s.KusciaInsecure {
+		return nil
+	}
+	for _, listen := range []struct{ name, address string }{{"kuscia-listen", s.KusciaListen},
+		{"kuscia-grpc-listen", s.KusciaGRPCListen}} {
+		if listen.address != "" && !isLoopback(listen.address) {
+			return fmt.Errorf("--%s %s is reachable from other machines, and --kuscia-protocol NOTLS has no "+
+				"authentication: choose "+
+				"TLS or MTLS, "+
+				"listen on 127.0.0.1, or set --kuscia-insecure", listen.name, listen.address)
+		}
+	}
+	return nil
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -32,58 +33,55 @@ over the environment, and the environment over the file. "slipway config" shows 
 // engineCommands returns the commands that run parts of the engine.
 func engineCommands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
-		engineCommand(settings.Server, runServer, "Run the API server",
-			`Run the API server. It starts and controls releases; workers execute
-them, so at least one worker must run too. You can run any number of servers: they have no state.`),
-		engineCommand(settings.Worker, runWorker, "Run a worker that executes releases",
-			`Run a worker that executes releases. A worker connects to
+		engineCommand(settings.Server, runServer, cobra.Command{Short: "Run the API server",
+			Long: `Run the API server. It starts and controls releases; workers execute
+them, so at least one worker must run too. You can run any number of servers: they have no state.`}),
+		engineCommand(settings.Worker, runWorker, cobra.Command{Short: "Run a worker that executes releases",
+			Long: `Run a worker that executes releases. A worker connects to
 Temporal and to the cluster that it works on; it needs no incoming connections. With --party it serves only that
-party's queue, with that party's kubeconfig.`),
+party's queue, with that party's kubeconfig.`}),
 		devCommand(), codecCommand(), packages.Command(a, packageServeCommand()), scriptCommand(a),
 	}
 }
 
 func packageServeCommand() *cobra.Command {
-	command := engineCommand(settings.PackageServe, runPackageServe, "Serve a package store",
-		`Serve a package store from a folder or an S3 bucket.
+	return engineCommand(settings.PackageServe, runPackageServe, cobra.Command{Use: "serve",
+		Short: "Serve a package store",
+		Long: `Serve a package store from a folder or an S3 bucket.
 Each party runs a store that its worker and its pods can reach. A folder must be on a persistent volume, and only one
 process may serve it; several processes may serve the same bucket. Downloads need only the digest of a package; all
-requests that change the store need the token.`)
-	command.Use = "serve"
-	command.Example = `  slipway package serve --package-dir /var/lib/slipway-packages --package-listen 0.0.0.0:8085
+requests that change the store need the token.`,
+		Example: `  slipway package serve --package-dir /var/lib/slipway-packages --package-listen 0.0.0.0:8085
   slipway package serve --package-bucket s3://releases/slipway --package-s3-region eu-central-1 \
-    --package-token-file token`
-	return command
+    --package-token-file token`})
 }
 
 func devCommand() *cobra.Command {
-	command := engineCommand(settings.Dev, runDev, "Run server and worker in one process",
-		`Run server and worker in one process, with an existing
+	return engineCommand(settings.Dev, runDev, cobra.Command{Short: "Run server and worker in one process",
+		Long: `Run server and worker in one process, with an existing
 cluster and an existing Temporal server. By default, it installs the custom resource definitions, and the guard in the
 API server. Use a kubeconfig with a separate identity: the guard cannot distinguish the engine from a user with the
-same identity.`)
-	command.Example = `  slipway dev --kubeconfig ~/.kube/config --temporal-address 127.0.0.1:7233`
-	return command
+same identity.`,
+		Example: `  slipway dev --kubeconfig ~/.kube/config --temporal-address 127.0.0.1:7233`})
 }
 
 func codecCommand() *cobra.Command {
-	command := engineCommand(settings.Codec, runCodec, "Decrypt payloads for the Temporal UI",
-		`Decrypt payloads for the Temporal UI and the temporal
+	return engineCommand(settings.Codec, runCodec, cobra.Command{Short: "Decrypt payloads for the Temporal UI",
+		Long: `Decrypt payloads for the Temporal UI and the temporal
 command line, which send it the data they have read from Temporal. Clients of the codec server can read every release:
 listen on loopback only, or behind a proxy that authenticates users. In the Temporal UI, set its address under the
-codec server icon.`)
-	command.Example =
-		`  slipway codec --temporal-codec-key-dir /etc/slipway/codec-keys --temporal-ui https://temporal.example
-  temporal workflow show --workflow-id task/01J9 --codec-endpoint http://127.0.0.1:8086`
-	return command
+codec server icon.`,
+		Example: `  slipway codec --temporal-codec-key-dir /etc/slipway/codec-keys --temporal-ui https://temporal.example
+  temporal workflow show --workflow-id task/01J9 --codec-endpoint http://127.0.0.1:8086`})
 }
 
-// engineCommand returns a command that runs a part of the engine until its context ends. Its default name is the
+// engineCommand completes a command that runs a part of the engine until its context ends. Its default name is the
 // settings group.
-func engineCommand(group settings.Group, run func(context.Context, settings.Settings) error, short,
-	long string) *cobra.Command {
-	command := &cobra.Command{Use: string(group), Short: short, Long: long + settingsHelp(group), Args: cobra.NoArgs}
-	app.RegisterSettings(command, group)
+func engineCommand(group settings.Group, run func(context.Context, settings.Settings) error,
+	command cobra.Command) *cobra.Command {
+	command.Use, command.Long = cmp.Or(command.Use, string(group)), command.Long+settingsHelp(group)
+	command.Args = cobra.NoArgs
+	app.RegisterSettings(&command, group)
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		values, err := app.LoadSettings(c)
 		if err != nil {
@@ -91,7 +89,7 @@ func engineCommand(group settings.Group, run func(context.Context, settings.Sett
 		}
 		return run(c.Context(), values)
 	}
-	return command
+	return &command
 }
 
 // scriptCommand is the hidden command in which a worker runs one Lua script of a traffic provider.

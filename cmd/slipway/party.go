@@ -1,7 +1,9 @@
 package main
 
 import (
-	"log/slog"
+	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/centre"
+	"slipway.io/slipway/activities/leg"
 	partyservings "slipway.io/slipway/activities/serving"
 	partysource "slipway.io/slipway/activities/source"
 	"slipway.io/slipway/activities/traffic"
@@ -18,8 +21,11 @@ import (
 	"slipway.io/slipway/cli/packages"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/worker"
+	"slipway.io/slipway/workflows"
 )
 
 // partyModule runs the activities on the cluster of the served parties, and those of the centre if there is a
@@ -33,15 +39,12 @@ var partyModule = fx.Options(
 
 // partyParts are the dependencies of the activities on a party's cluster.
 type partyParts struct {
-	fx.In
-
+	Process
 	Lifecycle fx.Lifecycle
 	Typed     kube.Typed
 	// Bounded is a client with a timeout for each request, for all but watches.
-	Bounded  kube.Typed `name:"bounded"`
-	Objects  dynamic.Interface
-	Settings settings.Settings
-	Log      *slog.Logger
+	Bounded kube.Typed `name:"bounded"`
+	Objects dynamic.Interface
 	// Home reads data that is not stored in workflow histories; nil in a party's own worker, which has no access to it.
 	Home *centre.Activities `optional:"true"`
 }
@@ -119,3 +122,71 @@ var driftModule = fx.Module("drift",
 		p.Lifecycle.Append(fx.Hook{OnStart: detector.Start, OnStop: detector.Stop})
 	}),
 )
+
+// queueParts are the activities of a worker.
+type queueParts struct {
+	fx.In
+
+	Settings  settings.Settings
+	Workloads *workload.Activities
+	Routes    *traffic.Activities
+	Servings  *partyservings.Activities
+	Code      *partysource.Activities
+	// Centre is nil in a party's own worker.
+	Centre *centre.Activities `optional:"true"`
+}
+
+// newQueues returns the queues of the parties that this process serves, and the engine's in a worker of the centre.
+func newQueues(p queueParts) []worker.Queue {
+	var queues []worker.Queue
+	if p.Centre != nil {
+		queues = append(queues, worker.Queue{Name: workflows.QueueEngine, Workflows: true,
+			Activities: []worker.Registrar{p.Centre}})
+	}
+	_, names := servedParties(p.Settings)
+	for _, name := range names {
+		queues = append(queues, worker.Queue{Name: name, Activities: []worker.Registrar{p.Workloads,
+			leg.New(p.Workloads, p.Routes, leg.Options{}), p.Servings, p.Code}})
+	}
+	return queues
+}
+
+// servedParties returns the parties that this process serves, and their queues.
+func servedParties(s settings.Settings) (names, queues []string) {
+	if len(s.Parties) == 0 {
+		s.Parties = []string{catalog.DefaultParty}
+	}
+	for _, served := range s.Parties {
+		name, queue, own := strings.Cut(served, "=")
+		if !own {
+			queue = catalog.PartyQueue(name)
+		}
+		names, queues = append(names, name), append(queues, queue)
+	}
+	return names, queues
+}
+
+// policyOf reads what the party allows in pods of servings or Jobs of builds; without a file it returns the default
+// policy.
+func policyOf(setting, file string) (admission.Policy, error) {
+	if file == "" {
+		return admission.Policy{}, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return admission.Policy{}, fmt.Errorf("%s: %w", setting, err)
+	}
+	policy, wrong := admission.Decode(text)
+	if err := wrong.Err(); err != nil {
+		return admission.Policy{}, fmt.Errorf("%s: invalid policy in %s:\n%w", setting, file, err)
+	}
+	return policy, nil
+}
+
+// buildPolicy returns what the party allows in Jobs of builds: by default the same as for servings.
+func buildPolicy(s settings.Settings) (admission.Policy, error) {
+	if s.BuildPolicyFile == "" {
+		return policyOf("serving-policy-file", s.ServingPolicyFile)
+	}
+	return policyOf("build-policy-file", s.BuildPolicyFile)
+}

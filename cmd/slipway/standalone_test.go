@@ -25,7 +25,7 @@ import (
 func storeOn(t *testing.T, s settings.Settings) *listener {
 	t.Helper()
 	s.PackageListen, s.PackageMaxBytes = "127.0.0.1:0", 1<<20
-	l, err := newPackageServer(standaloneParts{Settings: s, Registry: prometheus.NewRegistry(),
+	l, err := newPackageServer(Process{Settings: s, Registry: prometheus.NewRegistry(),
 		Log:  slog.New(slog.DiscardHandler),
 		Down: shutdowner(func() error { return nil })})
 	require.NoError(t, err)
@@ -202,7 +202,7 @@ func TestPackageStore_RejectsInvalidStorage(t *testing.T) {
 		"--package-bucket: the endpoint": {PackageBucket: "s3://packages", PackageTokenFile: "token",
 			PackageS3Endpoint: "http://127.0.0.1:1/packages"},
 	} {
-		_, err := newPackageServer(standaloneParts{Settings: s, Log: slog.New(slog.DiscardHandler)})
+		_, err := newPackageServer(Process{Settings: s, Log: slog.New(slog.DiscardHandler)})
 		require.ErrorContains(t, err, says)
 	}
 }
