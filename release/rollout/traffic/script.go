@@ -4,9 +4,11 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
@@ -195,4 +197,23 @@ func changedKeys(script, part string, was map[string]string, returned map[string
 		}
 	}
 	return out, nil
+}
+
+// originalSpecOf returns the value of rollout.AnnotationOriginalSpec for a custom object; "" if another client has
+// written one already.
+func originalSpecOf(original Object) string {
+	if _, there := annotationsOf(original)[rollout.AnnotationOriginalSpec]; there {
+		return ""
+	}
+	labels := digStrings(original, "metadata", "labels")
+	maps.DeleteFunc(labels, reserved)
+	raw, err := json.Marshal(struct {
+		Spec        any               `json:"spec,omitempty"`
+		Labels      map[string]string `json:"labels,omitempty"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+	}{Dig(original, "spec"), labels, ownAnnotations(original)})
+	if err != nil {
+		return "" // it was JSON before
+	}
+	return string(raw)
 }
