@@ -14,7 +14,7 @@ import (
 var operations = map[plan.Operation]struct {
 	begin, next func(Request, Observed) workload.NextAction
 }{
-	plan.Start:   {beginStarting, continueStarting},
+	plan.Start:   {beginStarting, continueSizing},
 	plan.Stop:    {beginStopping, continueStopping},
 	plan.Restart: {beginReplacing, continueReplacing},
 

@@ -60,10 +60,17 @@ func DiffOf(req Request, seen Observed, d workload.NextAction, template []worklo
 	}
 	out.Template = template
 	if req.replaces() && !req.scalesToZero() {
-		out.Pods = replacedPods(req, seen)
+		out.Pods = seen.Replicas
+		if seen.Marker == req.Marker { // the controller has not replaced these yet
+			out.Pods = max(0, seen.Replicas-seen.Updated)
+		}
 	}
 	if req.Package != nil && req.Package.SHA256 == "" {
-		out.noteUnfetched(seen)
+		out.Unknown = "the package's digest is known once it is fetched"
+		if seen.Package != "" {
+			out.Unknown = fmt.Sprintf("%s: if it is sha256:%s, which runs now, no pod is replaced", out.Unknown,
+				seen.Package)
+		}
 	}
 	return out
 }
@@ -80,23 +87,6 @@ func finalSize(req Request, seen Observed) int32 {
 		return restoredSize(req, seen)
 	}
 	return seen.Replicas
-}
-
-// replacedPods returns how many pods do not have the operation's template. If the template is already set, these are
-// the pods that the workload's controller has not replaced yet.
-func replacedPods(req Request, seen Observed) int32 {
-	if seen.Marker == req.Marker {
-		return max(0, seen.Replicas-seen.Updated)
-	}
-	return seen.Replicas
-}
-
-// noteUnfetched notes what is unknown until the package is fetched.
-func (d *Diff) noteUnfetched(seen Observed) {
-	d.Unknown = "the package's digest is known once it is fetched"
-	if seen.Package != "" {
-		d.Unknown = fmt.Sprintf("%s: if it is sha256:%s, which runs now, no pod is replaced", d.Unknown, seen.Package)
-	}
 }
 
 // DiffMarker is a placeholder for the marker of a task: a diff has no task.

@@ -52,13 +52,17 @@ func finish(req Request, seen Observed, result workload.Result) workload.NextAct
 
 // changeOf returns what the operation has changed so far.
 func changeOf(req Request, seen Observed) revision.Change {
-	c := revision.Change{FromRevision: seen.Revision, FromReplicas: sizeOf(req, seen), FromPackage: packageOf(req, seen),
+	runs := "" // the operation does not change it
+	if setsVersion(req.Operation) {
+		runs = seen.Package
+	}
+	c := revision.Change{FromRevision: seen.Revision, FromReplicas: sizeOf(req, seen), FromPackage: runs,
 		Before: seen.Template}
 	if o := seen.Original; o != nil && o.Begun {
 		c = o.Change
 	}
 	c.ToRevision, c.ToReplicas = seen.Revision, sizeOf(req, seen)
-	c.ToPackage, c.After = packageOf(req, seen), seen.Template
+	c.ToPackage, c.After = runs, seen.Template
 	return c
 }
 
@@ -134,14 +138,6 @@ func markSize(seen Observed, w *workload.Write) {
 // scalesUp reports whether the operation's target size is positive.
 func (o Original) scalesUp() bool {
 	return o.Operation == plan.Start || o.Operation == plan.Restore && o.Target != nil && *o.Target > 0
-}
-
-// packageOf returns the code package that the workload runs, "" if the operation does not change it.
-func packageOf(req Request, seen Observed) string {
-	if !setsVersion(req.Operation) {
-		return ""
-	}
-	return seen.Package
 }
 
 // sizeOf returns the workload's size, nil for a kind without a size.

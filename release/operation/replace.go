@@ -26,9 +26,11 @@ func setsVersion(operation plan.Operation) bool {
 	return operation.Deploys() || operation == plan.Restore
 }
 
-// pastTense returns the past participle of an operation that replaces pods, for messages.
+// pastTense returns the past participle of an operation other than STOP, for messages.
 func pastTense(operation plan.Operation) string {
 	switch operation {
+	case plan.Start:
+		return "started"
 	case plan.Restart:
 		return "restarted"
 	case plan.Restore:

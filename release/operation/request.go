@@ -116,17 +116,15 @@ type Version interface {
 }
 
 // Version returns the version that the request deploys; nil if it deploys none.
-func (r Request) Version() Version { return versionOf(r.Package, r.Image) }
+func (r Request) Version() Version { return VersionOf(r.Change()) }
 
 // VersionOf returns the version that a rollout's change deploys; nil for other changes.
-func VersionOf(change strategy.Change) Version { return versionOf(change.Package, change.Image) }
-
-func versionOf(code *source.Package, image *source.Image) Version {
+func VersionOf(change strategy.Change) Version {
 	switch {
-	case code != nil:
-		return *code
-	case image != nil:
-		return *image
+	case change.Package != nil:
+		return *change.Package
+	case change.Image != nil:
+		return *change.Image
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 
 	"slipway.io/slipway/release/failure"
@@ -159,35 +160,36 @@ func extendMessage(d workload.NextAction, before, after string) workload.NextAct
 	return d
 }
 
-// continueSizing changes the size step by step. It keeps a size that another client sets meanwhile.
+// continueSizing changes the size step by step, for START and RESTORE. It keeps a size that another client sets
+// meanwhile.
 func continueSizing(req Request, seen Observed) workload.NextAction {
-	o := seen.Original
-	target, note := *o.Target, ""
-	switch foreign := *o.Requested != seen.Replicas; {
-	case needsTemplate(req, seen):
+	o, done, restores := seen.Original, pastTense(req.Operation), req.Operation == plan.Restore
+	target, note := *cmp.Or(o.Target, o.Size, &seen.Replicas), ""
+	switch foreign := o.Requested != nil && *o.Requested != seen.Replicas; {
+	case restores && needsTemplate(req, seen):
 		return failTemplateChanged(req, seen)
-	case foreign && seen.Replicas == 0:
+	case seen.Replicas == 0 && (foreign || !restores):
 		return abort(req, seen, failure.New(failure.WorkloadFailed,
-			"%s: another client scaled it to zero while it was being restored", req.Workload))
+			"%s: another client scaled it to zero while it was being %s", req.Workload, done))
 	case foreign:
 		target, note = seen.Replicas, fmt.Sprintf("; another client scaled it from %d to %d meanwhile", *o.Requested,
 			seen.Replicas)
 	}
 	switch {
-	case !seen.Lagging() && seen.Total > seen.Replicas:
+	case restores && !seen.Lagging() && seen.Total > seen.Replicas:
 		return waitForEnd(req, seen)
-	case !seen.ready() || seen.terminating():
+	case !seen.ready() || restores && seen.terminating():
 		return wait(req, seen, readyOf(seen)+targetNote(seen.Replicas, target)+note)
 	case shrunk(req, seen) && !seen.PodsSeen:
 		return workload.Next(workload.ActReadPods, "check whether a pod beyond its size is left")
 	case shrunk(req, seen) && remainingPods(seen) > seen.Replicas:
 		return waitForEnd(req, seen)
-	case seen.Replicas != target:
+	case seen.Replicas < target || restores && seen.Replicas > target:
 		next := nextSize(req, seen.Replicas, target)
 		return write(fmt.Sprintf("%s: scale it from %d to %d%s", readyOf(seen), seen.Replicas, next,
 			targetNote(next, target)), step(seen, next))
 	}
-	message := "restored: " + readyOf(seen)
+	message := done + ": " + readyOf(seen)
 	if !o.Changed {
 		message = "nothing to do but wait: " + readyOf(seen)
 	}
@@ -198,5 +200,5 @@ func continueSizing(req Request, seen Observed) workload.NextAction {
 // to be read.
 func shrunk(req Request, seen Observed) bool {
 	from := seen.Original.FromReplicas
-	return from != nil && *from > seen.Replicas && !countsTerminating(req, seen)
+	return req.Operation == plan.Restore && from != nil && *from > seen.Replicas && !countsTerminating(req, seen)
 }

@@ -41,36 +41,6 @@ func startSize(req Request, seen Observed) (target int32, grow bool) {
 	return *req.Workload.Replicas, true
 }
 
-func continueStarting(req Request, seen Observed) workload.NextAction {
-	o := seen.Original
-	if seen.Replicas == 0 {
-		return abort(req, seen, failure.New(failure.WorkloadFailed,
-			"%s: another client scaled it to zero while it was being started", req.Workload))
-	}
-	target := seen.Replicas
-	note := ""
-	switch foreign := o.Requested != nil && *o.Requested != seen.Replicas; {
-	case foreign:
-		// Another client chose that size: it is kept, and not increased further.
-		note = fmt.Sprintf("; another client scaled it from %d to %d meanwhile", *o.Requested, seen.Replicas)
-	case o.Size != nil:
-		target = *o.Size
-	}
-	if !seen.ready() {
-		return wait(req, seen, readyOf(seen)+targetNote(seen.Replicas, target)+note)
-	}
-	if seen.Replicas < target {
-		next := seen.Replicas + 1
-		return write(fmt.Sprintf("%s: scale it from %d to %d%s", readyOf(seen), seen.Replicas, next,
-			targetNote(next, target)), step(seen, next))
-	}
-	message := "started: " + readyOf(seen)
-	if !o.Changed {
-		message = "nothing to do but wait: " + readyOf(seen)
-	}
-	return finish(req, seen, workload.Result{Message: message + note})
-}
-
 func step(seen Observed, size int32) *workload.Write {
 	next := *seen.Original
 	next.Requested = new(size)
@@ -161,7 +131,8 @@ func waitForEnd(req Request, seen Observed) workload.NextAction {
 		if !seen.PodsSeen {
 			return workload.Next(workload.ActReadPods, "check which pods are left")
 		}
-		if extra := beyondSize(seen); len(extra) > 0 && (req.Method == plan.Parallel || unreadyPods(seen) > 0) {
+		unready := slices.ContainsFunc(seen.Pods, func(p workload.Pod) bool { return p.Alive() && !p.Ready })
+		if extra := beyondSize(seen); len(extra) > 0 && (req.Method == plan.Parallel || unready) {
 			return deletePods(extra, "delete %s beyond the size of %d", podNames(extra), seen.Replicas)
 		}
 	}
@@ -181,10 +152,6 @@ func waitForEnd(req Request, seen Observed) workload.NextAction {
 // as records, and no controller removes them.
 func remainingPods(seen Observed) int32 {
 	return seen.CountPods(func(p workload.Pod) bool { return !p.Finished })
-}
-
-func unreadyPods(seen Observed) int32 {
-	return seen.CountPods(func(p workload.Pod) bool { return p.Alive() && !p.Ready })
 }
 
 // beyondSize returns the StatefulSet's pods beyond its size that are not terminating yet.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workload"
 )
@@ -14,42 +13,22 @@ import (
 // wait decides whether to wait, to delete a stuck pod, or to fail: at the deadline, or earlier if a pod has a problem
 // that does not pass. progress describes how far the operation is: "2 of 3 pods are ready".
 func wait(req Request, seen Observed, progress string) workload.NextAction {
-	deadline := time.Duration(req.DeadlineSeconds) * time.Second
-	expired := seen.Elapsed >= deadline
-	if expired && !seen.PodsSeen {
-		return workload.Next(workload.ActReadPods, "the deadline has passed: check the pods")
+	job := workload.Waiting{Snapshot: seen.Snapshot, Workload: req.Workload, Progress: progress,
+		Deadline:  time.Duration(req.DeadlineSeconds) * time.Second,
+		CanFail:   func(p workload.Pod) bool { return canFailOperation(req, p) },
+		PodReason: worstPodReason(req, seen), Explanation: failureReason(req, seen)}
+	if stuck := stuckPods(req, seen); len(stuck) > 0 && seen.Elapsed < job.Deadline {
+		return deletePods(stuck, "delete %s, which is stuck on an older template: a StatefulSet does not replace "+
+			"it by itself", podNames(stuck))
 	}
-	var again time.Duration
-	if seen.PodsSeen {
-		if stuck := stuckPods(req, seen); len(stuck) > 0 && !expired {
-			return deletePods(stuck, "delete %s, which is stuck on an older template: a StatefulSet does not replace "+
-				"it by itself", podNames(stuck))
-		}
-		left, troubled := patienceLeft(req, seen, deadline)
-		if expired || troubled && left <= 0 {
-			spent := min(seen.Elapsed, deadline).Round(time.Second)
-			return abort(req, seen, failure.New(failure.WorkloadFailed, "%s: %s after %d s: %s",
-				req.Workload, progress, int64(spent/time.Second), failureReason(req, seen)))
-		}
-		if reason := worstPodReason(req, seen); reason != "" {
-			progress += ": " + reason
-		}
-		again = left
+	d := job.Next()
+	switch d.Action {
+	case workload.ActFail:
+		return abort(req, seen, d.Failure)
+	case workload.ActWait:
+		d.Reason += blockingChange(seen)
 	}
-	return workload.NextAction{Action: workload.ActWait, Reason: progress + blockingChange(seen), RecheckAfter: again}
-}
-
-// patienceLeft returns the shortest PatienceLeft of all stuck pods that count, and whether there is such a pod.
-func patienceLeft(req Request, seen Observed, deadline time.Duration) (left time.Duration, troubled bool) {
-	for _, p := range seen.Pods {
-		if !p.Stuck() || !canFailOperation(req, p) {
-			continue
-		}
-		if own := seen.PatienceLeft(p, deadline); !troubled || own < left {
-			left, troubled = own, true
-		}
-	}
-	return left, troubled
+	return d
 }
 
 // canFailOperation reports whether a problem of this pod can fail the operation. STOP removes every pod, and RESTART
@@ -99,40 +78,29 @@ func waitForBudget(req Request, seen Observed, d workload.NextAction) workload.N
 // failureReason returns the best explanation available: a pod's reason, otherwise the workload's, otherwise where to
 // look.
 func failureReason(req Request, seen Observed) string {
-	if seen.BlockedByBudget != "" {
+	reason, note := worstPodReason(req, seen), blockingChange(seen)
+	switch {
+	case seen.BlockedByBudget != "":
 		return seen.BlockedByBudget
-	}
-	if reason := worstPodReason(req, seen); reason != "" {
-		return reason + blockingChange(seen)
-	}
-	if seen.CreationProblem != "" {
-		return "its pods cannot be created: " + seen.CreationProblem + blockingChange(seen)
-	}
-	if note := blockingChange(seen); note != "" {
+	case reason != "":
+		return reason + note
+	case seen.CreationProblem != "":
+		return "its pods cannot be created: " + seen.CreationProblem + note
+	case note != "":
 		return note[2:]
-	}
-	if seen.Lagging() {
+	case seen.Lagging():
 		return "its controller has not processed the change: is kube-controller-manager running?"
 	}
 	return "no pod reports a reason: check it with `kubectl describe`"
 }
 
-// worstPodReason returns the reason of the pod with the worst problem.
+// worstPodReason returns the reason of the pod that explains a failure best: the worst problems first, and of equal
+// ones those of pods that can fail the operation.
 func worstPodReason(req Request, seen Observed) string {
-	return workload.WorstPodReason(seen.Pods, func(p workload.Pod) int { return rank(req, p) })
-}
-
-// rank orders pods by how well they explain a failure: the worst problems first, and of equal ones those of pods that
-// can fail the operation.
-func rank(req Request, p workload.Pod) int {
-	r := int(p.Severity()) * 2
-	if canFailOperation(req, p) {
-		r++
-	}
-	if req.scalesToZero() && p.Deleting {
-		r += 10
-	}
-	return r
+	return workload.WorstPodReason(seen.Pods, func(p workload.Pod) int {
+		leaving := workload.Rank(req.scalesToZero() && p.Deleting)
+		return leaving*10 + int(p.Severity())*2 + workload.Rank(canFailOperation(req, p))
+	})
 }
 
 // blockingChange describes a change by another client that keeps the workload from progressing, "" if there is none.

@@ -45,10 +45,6 @@ type Snapshot struct {
 	Now        time.Time
 }
 
-// BudgetRetryInterval is the time between two attempts of an eviction that a PodDisruptionBudget refuses: budgets are
-// not watched.
-const BudgetRetryInterval = 2 * time.Second
-
 // Lagging reports whether the workload's controller has not yet observed the newest spec, so that the status describes
 // an older one.
 func (s Snapshot) Lagging() bool { return s.ObservedGeneration < s.Generation }
@@ -63,20 +59,6 @@ func (s Snapshot) CountPods(matches func(Pod) bool) int32 {
 	}
 	return n
 }
-
-// PatienceLeft returns how long a stuck pod may remain stuck; 0 if its problem cannot pass. A problem from before the
-// job counts from the start of the job.
-func (s Snapshot) PatienceLeft(p Pod, deadline time.Duration) time.Duration {
-	if p.Severity() == fatal {
-		return 0
-	}
-	patience := min(deadline/2, PatienceLimit)
-	return min(patience, patience-min(s.Elapsed, s.Now.Sub(p.Since)))
-}
-
-// PatienceLimit is how long a pod may have a problem that rarely passes by itself, before the operation fails early. It
-// is half the deadline if that is shorter.
-const PatienceLimit = 60 * time.Second
 
 // Pod is the state of one pod that decisions depend on.
 type Pod struct {
@@ -149,23 +131,3 @@ func (p Pod) Severity() Severity {
 
 // Stuck reports whether the pod has a problem that rarely passes by itself (PatienceLimit).
 func (p Pod) Stuck() bool { return p.Severity() >= persistent }
-
-// WorstPodReason returns the reason of the pod with the highest rank: "pod order-abc: ImagePullBackOff: Back-off
-// pulling"; "" if no pod has one.
-func WorstPodReason(pods []Pod, rank func(Pod) int) string {
-	var worst *Pod
-	for i := range pods {
-		p := &pods[i]
-		if p.Reason != "" && (!p.Ready || p.Deleting) && !p.Finished && (worst == nil || rank(*p) > rank(*worst)) {
-			worst = p
-		}
-	}
-	if worst == nil {
-		return ""
-	}
-	text := "pod " + worst.Name + ": " + worst.Reason
-	if worst.Message != "" {
-		text += ": " + worst.Message
-	}
-	return text
-}

@@ -46,7 +46,7 @@ func UnsettledReason(tech Technique, s rollout.Subject, seen Observed) string {
 	if seen.Declared != "" {
 		return declaredUnsettledReason(s, seen)
 	}
-	switch _, known := tech.stable(seen); {
+	switch _, known := seen.liveRevision(); {
 	case seen.Lagging():
 		return fmt.Sprintf("%s: its controller has not processed its last change yet", s.Workload)
 	case seen.Updated < seen.Replicas || seen.Total > seen.Updated:
@@ -170,8 +170,10 @@ func beginDeclared(tech Technique, w *workload.Write, seen Observed, saved rollo
 	}
 	w.Annotations[rollout.AnnotationInProgressing] = rollout.InProgressing(saved.Name)
 	w.Labels = map[string]string{rollout.LabelStableRevision: saved.Stable}
-	if original, known := originalStrategy(tech, saved); known {
-		w.Annotations[rollout.AnnotationOriginalStrategy] = original.String()
+	if k, is := tech.(interface { // of a blue-green other tools read the limits from before
+		original(saved rollout.Saved) rollout.OriginalStrategy
+	}); is {
+		w.Annotations[rollout.AnnotationOriginalStrategy] = k.original(saved).String()
 	}
 }
 
@@ -225,7 +227,7 @@ func doneBegin(result rollout.BeginResult, seen Observed) NextAction {
 }
 
 func newSaved(tech Technique, req rollout.BeginRequest, seen Observed) rollout.Saved {
-	stable, _ := tech.stable(seen)
+	stable, _ := seen.liveRevision()
 	template := seen.Template
 	if seen.Declared != "" {
 		seen = withoutHold(seen)

@@ -8,37 +8,42 @@ import (
 	"slices"
 	"strings"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	mergepatch "gopkg.in/evanphx/json-patch.v4"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"slipway.io/slipway/release/digest"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
 )
 
-// Digest returns the SHA-256 of a pod template's canonical JSON: keys sorted, without nulls. "" if the template is not
-// JSON.
+// Digest returns the SHA-256 of a pod template's canonical JSON: keys sorted, without nulls.
 func Digest(template map[string]any) string {
-	raw, err := json.Marshal(clean(template))
-	if err != nil {
-		return "" // not JSON: it equals nothing
+	return digest.Of(string(jsonpatch.Encode(clean(template))))
+}
+
+// containers returns the containers of a pod template, init containers first.
+func containers(template map[string]any) (all []map[string]any) {
+	for _, list := range []string{"initContainers", "containers"} {
+		entries, _, _ := unstructured.NestedFieldNoCopy(template, "spec", list)
+		containers, _ := entries.([]any)
+		for _, c := range containers {
+			container, _ := c.(map[string]any)
+			all = append(all, container)
+		}
 	}
-	return digest.Of(string(raw))
+	return all
 }
 
 // Images returns the images of a pod template by container name, including init containers.
 func Images(template map[string]any) map[string]string {
 	images := map[string]string{}
-	spec, _ := template["spec"].(map[string]any)
-	for _, list := range []string{"initContainers", "containers"} {
-		containers, _ := spec[list].([]any)
-		for _, c := range containers {
-			container, _ := c.(map[string]any)
-			name, _ := container["name"].(string)
-			images[name], _ = container["image"].(string)
-		}
+	for _, container := range containers(template) {
+		name, _ := container["name"].(string)
+		images[name], _ = container["image"].(string)
 	}
 	return images
 }
@@ -48,12 +53,7 @@ func Images(template map[string]any) map[string]string {
 func Stripped(template map[string]any) map[string]any {
 	out, _ := clean(template).(map[string]any)
 	delete(out, "$patch")
-	meta, _ := out["metadata"].(map[string]any)
-	labels, _ := meta["labels"].(map[string]any)
-	delete(labels, appsv1.DefaultDeploymentUniqueLabelKey)
-	if meta != nil && labels != nil && len(labels) == 0 {
-		delete(meta, "labels")
-	}
+	jsonpatch.Drop(out, jsonpatch.Label(appsv1.DefaultDeploymentUniqueLabelKey))
 	return out
 }
 
@@ -67,13 +67,8 @@ func SameButForRestarts(a, b map[string]any) bool {
 
 func unstamped(template map[string]any) map[string]any {
 	out, _ := clean(template).(map[string]any)
-	meta, _ := out["metadata"].(map[string]any)
-	annotations, _ := meta["annotations"].(map[string]any)
 	for _, stamp := range restartStamps {
-		delete(annotations, stamp)
-	}
-	if annotations != nil && len(annotations) == 0 {
-		delete(meta, "annotations")
+		jsonpatch.Drop(out, jsonpatch.Annotation(stamp))
 	}
 	return out
 }
@@ -106,15 +101,13 @@ func Apply(change strategy.Change, apiVersion string, template map[string]any) (
 	if len(change.TemplatePatch) == 0 {
 		return copied, setImages(change.Images, copied)
 	}
-	original, err := json.Marshal(copied)
-	if err != nil {
-		return nil, err
-	}
+	original := jsonpatch.Encode(copied)
 	var patched []byte
+	var err error
 	if apiVersion == appsv1.SchemeGroupVersion.String() {
 		patched, err = strategicpatch.StrategicMergePatch(original, change.TemplatePatch, corev1.PodTemplateSpec{})
 	} else {
-		patched, err = jsonpatch.MergePatch(original, change.TemplatePatch)
+		patched, err = mergepatch.MergePatch(original, change.TemplatePatch)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the patch cannot be merged into the pod template: %w", err)
@@ -130,18 +123,13 @@ func Apply(change strategy.Change, apiVersion string, template map[string]any) (
 }
 
 func setImages(images map[string]string, template map[string]any) error {
-	spec, _ := template["spec"].(map[string]any)
 	found := map[string]bool{}
 	var names []string
-	for _, list := range []string{"initContainers", "containers"} {
-		containers, _ := spec[list].([]any)
-		for _, c := range containers {
-			container, _ := c.(map[string]any)
-			name, _ := container["name"].(string)
-			names = append(names, name)
-			if image, ok := images[name]; ok {
-				container["image"], found[name] = image, true
-			}
+	for _, container := range containers(template) {
+		name, _ := container["name"].(string)
+		names = append(names, name)
+		if image, ok := images[name]; ok {
+			container["image"], found[name] = image, true
 		}
 	}
 	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(images)), func(name string) bool { return found[name] })
@@ -156,26 +144,15 @@ func setImages(images map[string]string, template map[string]any) error {
 // adds.
 func WithMetadata(template map[string]any, workload string, add *strategy.PodMetadata) map[string]any {
 	out, _ := clean(template).(map[string]any)
-	meta := child(out, "metadata")
-	labels := child(meta, "labels")
-	labels[strategy.LabelCanaryOf] = strategy.CanaryOf(workload)
+	jsonpatch.Put(out, jsonpatch.Label(strategy.LabelCanaryOf), strategy.CanaryOf(workload))
 	if add == nil {
 		return out
 	}
 	for k, v := range add.Labels {
-		labels[k] = v
+		jsonpatch.Put(out, jsonpatch.Label(k), v)
 	}
 	for k, v := range add.Annotations {
-		child(meta, "annotations")[k] = v
+		jsonpatch.Put(out, jsonpatch.Annotation(k), v)
 	}
 	return out
-}
-
-func child(parent map[string]any, key string) map[string]any {
-	m, ok := parent[key].(map[string]any)
-	if !ok {
-		m = map[string]any{}
-		parent[key] = m
-	}
-	return m
 }

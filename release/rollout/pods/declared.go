@@ -34,8 +34,8 @@ func withoutHold(seen Observed) Observed {
 	settings := maps.Clone(seen.Settings)
 	for _, pointer := range slices.Sorted(maps.Keys(seen.Held)) {
 		for path := range seen.Settings {
-			if within, is := strings.CutPrefix(pointer, path+"/"); is {
-				settings[path] = withValue(settings[path], strings.Split(within, "/"), seen.Held[pointer])
+			if strings.HasPrefix(pointer, path+"/") {
+				settings[path] = withValue(settings[path], pointer[len(path):], seen.Held[pointer])
 			}
 		}
 		settings[pointer] = seen.Held[pointer]
@@ -44,36 +44,23 @@ func withoutHold(seen Observed) Observed {
 	return seen
 }
 
-// withValue sets a field within an object, or removes it if the value is null.
-func withValue(object json.RawMessage, path []string, value json.RawMessage) json.RawMessage {
-	if workload.AbsentJSON(value) {
-		return withoutField(object, path)
-	}
-	var v any
-	if json.Unmarshal(value, &v) != nil { // ParseHeld has read it as JSON
+// withValue sets the value at a pointer within an object. null removes it, and its parent object if that becomes empty:
+// an API server would fill in defaults there.
+func withValue(object json.RawMessage, pointer string, value json.RawMessage) json.RawMessage {
+	root, v := map[string]any{}, any(nil)
+	absent := workload.AbsentJSON(object)
+	if json.Unmarshal(value, &v) != nil || absent && v == nil || !absent && json.Unmarshal(object, &root) != nil {
 		return object
 	}
-	last := len(path) - 1
-	return withFields(object, map[string]any{path[last]: v}, path[:last]...)
-}
-
-// withoutField removes a field, and its parent object if that becomes empty: an API server would fill in defaults
-// there.
-func withoutField(object json.RawMessage, path []string) json.RawMessage {
-	root := map[string]any{}
-	if workload.AbsentJSON(object) || json.Unmarshal(object, &root) != nil {
-		return object
+	if v != nil {
+		jsonpatch.Put(root, pointer, v)
 	}
-	at, last := root, len(path)-1
-	for _, name := range path[:last] {
-		inner, is := at[name].(map[string]any)
-		if !is {
-			return object
-		}
-		at = inner
-	}
-	if delete(at, path[last]); len(at) == 0 && last > 0 {
-		return withoutField(object, path[:last])
+	for empty := v == nil; empty; {
+		jsonpatch.Drop(root, pointer)
+		pointer = pointer[:strings.LastIndexByte(pointer, '/')]
+		parent, _ := jsonpatch.At(root, pointer)
+		fields, is := parent.(map[string]any)
+		empty = is && len(fields) == 0
 	}
 	return jsonpatch.Encode(root)
 }

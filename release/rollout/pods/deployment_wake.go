@@ -22,20 +22,20 @@ func resumeFromPause(t task, seen Observed) NextAction {
 	if d, there := removeExcess(t, seen, surplus, movingFields(unavailable, surge, seen)); there {
 		return d
 	}
+	rest := pauseRecord(seen)
 	switch {
 	case desiredPods(seen) < t.Size || desiredPods(seen) > t.Size+surplus:
 		return wait("its controller is still replacing a pod")
 	case !t.Placed, !seen.has(minReadyGate):
 		w := t.write("gate", seen.settingsToWrite(movingFields(unavailable, surge, seen)...))
 		if seen.Rest != nil { // later changes are the rollout's own, and the controller was not probed yet
-			rest := *seen.Rest
 			rest.Template, rest.Settings, rest.GateSeen = "", nil, 0
 			w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
 		}
 		return set("restore the gate before its pods move on", w)
 	case seen.Lagging(), t.Aim.Available > 0:
 		return wait("the gate is not in force yet")
-	case t.Aim.Hash != "" && !probeAnswered(t, seen):
+	case t.Aim.Hash != "" && (rest.GateSeen == 0 || t.Aim.Rest != rest.String()): // the probe was not answered
 		return probeController(seen)
 	case t.Total != t.Aim.Desired || !t.settled():
 		return wait("")
@@ -89,21 +89,13 @@ func recordedSurplus(seen Observed) int32 { return pauseRecord(seen).Surge }
 // are of the target version. It copies annotations to the newest ReplicaSet, and the API server accepts that write only
 // if the controller has the latest ReplicaSet: the one with none of its pods available.
 func probeController(seen Observed) NextAction {
-	if controllerProbed(seen) {
+	rest := pauseRecord(seen)
+	if rest.GateSeen > 0 {
 		return wait("its controller has not seen the gate yet")
 	}
-	rest := pauseRecord(seen)
 	rest.GateSeen = seen.Generation
 	return set("probe whether its controller has seen the gate",
 		&workload.Write{Step: "ask", Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}})
-}
-
-// controllerProbed reports whether the controller was probed since the gate was set.
-func controllerProbed(seen Observed) bool { return pauseRecord(seen).GateSeen > 0 }
-
-// probeAnswered reports whether the controller has copied the probe to the ReplicaSet.
-func probeAnswered(t task, seen Observed) bool {
-	return controllerProbed(seen) && t.Aim.Rest == seen.Rest.String()
 }
 
 // haltUpdate pauses a Deployment whose own controller is moving pods because of another client, before all pods move to

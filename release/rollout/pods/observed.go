@@ -138,6 +138,20 @@ func (o Observed) RevisionByTemplate(template string) (Revision, bool) {
 	return o.newest(func(r Revision) bool { return r.Template == template && template != "" })
 }
 
+// liveRevision returns the revision of the live template, which every pod is of before a rollout begins; false while it
+// is not known: the one that the status names, else the newest that was made of the template.
+func (o Observed) liveRevision() (Revision, bool) {
+	if r, ok := o.RevisionByName(o.Update); ok {
+		return r, true
+	}
+	if r, ok := o.RevisionByTemplate(o.Template); ok {
+		return r, true
+	}
+	// The API server may have defaulted the template again since the ReplicaSet was made: then it is the newest one
+	// that has all the pods.
+	return o.newest(func(r Revision) bool { return r.Total == o.Total && r.Total > 0 })
+}
+
 // Count returns how many pods a revision has, and how many of them are ready. Pods that are being deleted do not count.
 func (o Observed) Count(r Revision) (total, ready int32) {
 	if r.HasCounts {
@@ -149,9 +163,7 @@ func (o Observed) Count(r Revision) (total, ready int32) {
 
 // settingsToWrite returns the settings that differ from what the workload has.
 func (o Observed) settingsToWrite(settings ...workload.Setting) []workload.Setting {
-	return slices.DeleteFunc(settings, func(s workload.Setting) bool {
-		return workload.SameJSON(s.Value, o.Settings[s.Path])
-	})
+	return slices.DeleteFunc(settings, o.has)
 }
 
 // has reports whether the workload has this setting.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workload"
@@ -29,13 +30,13 @@ func DescribeEdits(was, now map[string]any) string {
 type difference struct {
 	path     string
 	was, now any
-	// container is the container whose image differs, "" for another field.
-	container string
 }
 
+var containerImage = regexp.MustCompile(`ontainers\[([^\]]*)\]\.image$`)
+
 func (d difference) String() string {
-	if d.container != "" {
-		return fmt.Sprintf("image of container %s (%v, was %v)", d.container, d.now, d.was)
+	if container := containerImage.FindStringSubmatch(d.path); container != nil {
+		return fmt.Sprintf("image of container %s (%v, was %v)", container[1], d.now, d.was)
 	}
 	return d.path
 }
@@ -50,26 +51,27 @@ func appendDifferences(found []difference, path string, was, now any, byNames fu
 	}
 	a, mapped := was.(map[string]any)
 	b, mappedNow := now.(map[string]any)
-	if mapped && mappedNow {
-		for _, key := range unionKeys(a, b) {
-			found = appendDifferences(found, strings.TrimPrefix(path+"."+key, "."), a[key], b[key], byNames)
+	at := func(key string) string { return strings.TrimPrefix(path+"."+key, ".") }
+	if !mapped || !mappedNow {
+		a, b = nil, nil
+		if byNames(path) {
+			a, b = byName(was), byName(now)
 		}
-		return found
+		if a == nil || b == nil {
+			return append(found, difference{path, was, now})
+		}
+		at = func(name string) string { return path + "[" + name + "]" }
 	}
-	if !byNames(path) {
-		return append(found, difference{path: path, was: was, now: now})
-	}
-	x, y := byName(was), byName(now)
-	if x == nil || y == nil {
-		return append(found, difference{path: path, was: was, now: now})
-	}
-	return appendElementDifferences(found, path, x, y, byNames)
-}
-
-func unionKeys(a, b map[string]any) []string {
 	both := maps.Clone(a)
 	maps.Copy(both, b)
-	return slices.Sorted(maps.Keys(both))
+	keys := slices.Sorted(maps.Keys(both))
+	if i := slices.Index(keys, "image"); i > 0 { // of a container its image comes first
+		keys = slices.Insert(slices.Delete(keys, i, i+1), 0, "image")
+	}
+	for _, key := range keys {
+		found = appendDifferences(found, at(key), a[key], b[key], byNames)
+	}
+	return found
 }
 
 // byName returns the elements of a list by their unique names; nil if an element has no such name or v is not a list.
@@ -89,27 +91,6 @@ func byName(v any) map[string]any {
 		out[name] = m
 	}
 	return out
-}
-
-func appendElementDifferences(found []difference, path string, was, now map[string]any,
-	byNames func(path string) bool) []difference {
-	for _, name := range unionKeys(was, now) {
-		at := fmt.Sprintf("%s[%s]", path, name)
-		a, there := was[name].(map[string]any)
-		b, stays := now[name].(map[string]any)
-		if !there || !stays {
-			found = append(found, difference{path: at, was: was[name], now: now[name]})
-			continue
-		}
-		if a["image"] != b["image"] && isContainers(path) {
-			found = append(found, difference{path: at + ".image", was: a["image"], now: b["image"], container: name})
-			a, b = maps.Clone(a), maps.Clone(b)
-			delete(a, "image")
-			delete(b, "image")
-		}
-		found = appendDifferences(found, at, a, b, byNames)
-	}
-	return found
 }
 
 const (
@@ -136,7 +117,7 @@ var publicAnnotations = append([]string{source.AnnotationPackage, source.Annotat
 func ChangedFields(was, now map[string]any) []workload.FieldChange {
 	var out []workload.FieldChange
 	all := appendDifferences(nil, "", withMetadataMaps(was), withMetadataMaps(now), func(path string) bool {
-		return slices.Contains(namedLists, lastField(path))
+		return slices.Contains(namedLists, path[strings.LastIndexByte(path, '.')+1:])
 	})
 	for i, d := range all {
 		if i == maxChanges {
@@ -155,16 +136,13 @@ func ChangedFields(was, now map[string]any) []workload.FieldChange {
 // by entry.
 func withMetadataMaps(template map[string]any) map[string]any {
 	out := Stripped(template)
-	if out == nil {
-		out = map[string]any{}
+	for _, part := range []string{"/metadata/labels", "/metadata/annotations"} {
+		if _, there := jsonpatch.At(out, part); !there {
+			jsonpatch.Put(out, part, map[string]any{})
+		}
 	}
-	metadata := child(out, "metadata")
-	child(metadata, "labels")
-	child(metadata, "annotations")
 	return out
 }
-
-func lastField(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
 var indexPattern = regexp.MustCompile(`\[[^\]]*\]`)
 
