@@ -63,38 +63,33 @@ const (
 	FinalLeave FinalMove = "LeaveTrafficRouting"
 )
 
-// finaliseInPlace ends a rollout without a rollback. In a blue-green that is stopped to new, traffic spreads over all
-// pods too: few may be new yet.
-var finaliseInPlace = []FinalMove{finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease}
-
-// finaliseRollback is the order of every rollback: traffic leaves the new version before its pods do, and the stable
-// Service is pinned to the stable pods until no new one is left. The claim is released last, so that nothing borrowed
-// is ever without an owner.
-var finaliseRollback = []FinalMove{FinalLeave, finalStable, finalResume, finalUnpin, finalRemove, FinalRelease}
-
-// finalising is the order of finalising by style and ending.
-var finalising = map[strategy.Style]map[Ending][]FinalMove{
-	strategy.StylePartition: {EndSuccess: finaliseInPlace, EndNew: finaliseInPlace, EndRollback: finaliseRollback},
-	strategy.StyleCanary: {
-		// The extra workload carries its share until the workload itself is of the new version.
-		EndSuccess:  {finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease},
-		EndNew:      {finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease},
-		EndRollback: finaliseRollback,
-	},
-	strategy.StyleBlueGreen: {
-		EndSuccess:  {finalNew, finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease},
-		EndNew:      finaliseInPlace,
-		EndRollback: finaliseRollback,
-	},
+// finalising returns the order of finalising, before what was not borrowed is left out.
+func finalising(b Borrowed, ending Ending) []FinalMove {
+	succeeds := ending == EndSuccess || ending == EndNew
+	switch {
+	case ending == EndFrozen && b.Untouched: // there is no split to leave
+		return []FinalMove{FinalLeave, FinalRelease}
+	case ending == EndFrozen:
+		return []FinalMove{finalFreeze}
+	case ending == EndDetached:
+		return []FinalMove{finalUnpin, finalStable, finalRemove, FinalLeave, FinalRelease}
+	case ending == EndDeleted:
+		return []FinalMove{finalUnpin, finalStable, finalRemove, FinalLeave, finalAutoscalers}
+	// Traffic leaves the new version before its pods do, and the stable Service is pinned to the stable pods until no
+	// new one is left. The claim is released last, so that nothing borrowed is ever without an owner.
+	case ending == EndRollback:
+		return []FinalMove{FinalLeave, finalStable, finalResume, finalUnpin, finalRemove, FinalRelease}
+	// The extra workload carries its share until the workload itself is of the new version.
+	case succeeds && b.Style == strategy.StyleCanary:
+		return []FinalMove{finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease}
+	case ending == EndSuccess && b.Style == strategy.StyleBlueGreen:
+		return []FinalMove{finalNew, finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease}
+	// In a blue-green that is stopped to new, traffic spreads over all pods too: few may be new yet.
+	case succeeds:
+		return []FinalMove{finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease}
+	}
+	return nil
 }
-
-var (
-	finaliseFrozen = []FinalMove{finalFreeze}
-	// finaliseUntouched is a stop to frozen before the first change: there is no split to leave.
-	finaliseUntouched = []FinalMove{FinalLeave, FinalRelease}
-	finaliseDetached  = []FinalMove{finalUnpin, finalStable, finalRemove, FinalLeave, FinalRelease}
-	finaliseDeleted   = []FinalMove{finalUnpin, finalStable, finalRemove, FinalLeave, finalAutoscalers}
-)
 
 // Borrowed is what has to be restored.
 type Borrowed struct {
@@ -111,22 +106,11 @@ type Borrowed struct {
 // FinalMoves returns the moves of finalising for what was borrowed, in order. Without traffic the pods need only one
 // activity.
 func FinalMoves(b Borrowed, ending Ending) []FinalMove {
-	table := finalising[b.Style][ending]
-	switch {
-	case ending == EndFrozen && !b.Untouched:
-		return finaliseFrozen
-	case ending == EndFrozen:
-		table = finaliseUntouched
-	case ending == EndDetached:
-		table = finaliseDetached
-	case ending == EndDeleted:
-		table = finaliseDeleted
-	}
 	routed, pinned := b.Traffic, b.Traffic && b.Services
 	borrowed := map[FinalMove]bool{finalStable: routed, finalNew: routed, finalUnpin: pinned, finalRemove: pinned,
 		FinalLeave:       b.Shared,
 		finalAutoscalers: b.Autoscalers}
-	moves := slices.DeleteFunc(slices.Clone(table), func(move FinalMove) bool {
+	moves := slices.DeleteFunc(finalising(b, ending), func(move FinalMove) bool {
 		needed, optional := borrowed[move]
 		return optional && !needed
 	})

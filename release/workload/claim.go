@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -34,30 +35,21 @@ func (h Holder) String() string {
 	return claim
 }
 
-// ParseHolder parses a claim's value. A value without a run, as a user may write it, is a workflow ID.
-func ParseHolder(value string) (h Holder) {
-	value, h.Engine = cutEngine(value)
-	at := strings.LastIndexByte(value, '@')
-	if at < 0 {
-		h.WorkflowID = value
-		return h
-	}
-	h.WorkflowID, h.RunID = value[:at], value[at+1:]
-	return h
-}
+var (
+	claimWithEngine = regexp.MustCompile(`^(.*)@([^@]*)@([^@/]*)/([^@]+)$`)
+	claimOfRun      = regexp.MustCompile(`^(.*)@([^@]*)$`)
+)
 
-// cutEngine splits the engine off a claim's value. A run ID contains no slash, so a value without an engine is not
-// misread.
-func cutEngine(value string) (string, Engine) {
-	at := strings.LastIndexByte(value, '@')
-	if at < 0 || !strings.Contains(value[:at], "@") {
-		return value, Engine{}
+// ParseHolder parses a claim's value. A run ID contains no slash, so a value without an engine is not misread. A value
+// without a run, as a user may write it, is a workflow ID.
+func ParseHolder(value string) Holder {
+	if m := claimWithEngine.FindStringSubmatch(value); m != nil {
+		return Holder{WorkflowID: m[1], RunID: m[2], Engine: Engine{UID: m[4], Name: m[3]}}
 	}
-	name, uid, named := strings.Cut(value[at+1:], "/")
-	if !named || uid == "" {
-		return value, Engine{}
+	if m := claimOfRun.FindStringSubmatch(value); m != nil {
+		return Holder{WorkflowID: m[1], RunID: m[2]}
 	}
-	return value[:at], Engine{UID: uid, Name: name}
+	return Holder{WorkflowID: value}
 }
 
 // NameFor returns the name of a holder in messages of an engine: its workflow, and its engine if that is another one.

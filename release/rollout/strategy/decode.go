@@ -101,12 +101,8 @@ func oneOf[T ~string](v strictyaml.Value, words ...T) T {
 	if text == "" || slices.Contains(words, text) {
 		return text
 	}
-	known := make([]string, len(words))
-	for i, word := range words {
-		known[i] = string(word)
-	}
-	v.CannotRead("must be one of %s, not %s%s", strings.Join(known, ", "), strictyaml.Quote(string(text)),
-		strictyaml.DidYouMean(string(text), known))
+	v.CannotRead("must be one of %s, not %s%s", strictyaml.List(words), strictyaml.Quote(string(text)),
+		strictyaml.DidYouMean(string(text), words))
 	return ""
 }
 

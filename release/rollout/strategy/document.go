@@ -65,49 +65,40 @@ func (r *Reader) document(v strictyaml.Value) document {
 		r.Warn(m.Field("status").Path(), "is ignored: the state of a rollout is read from the cluster")
 	}
 	spec := m.Optional("spec")
-	switch {
-	case !spec.Present():
+	if !spec.Present() {
 		r.Refuse(spec.Path(), "is required: it holds the workload and the strategy")
-	case version == versionAlpha:
-		r.specAlpha(&d, spec)
-	case version == versionBeta:
-		r.specBeta(&d, spec)
+	} else if version != "" {
+		r.spec(&d, spec, version == versionAlpha)
 	}
 	d.annotations = annotations
 	r.readAnnotations(&d, annotations)
 	return d
 }
 
-func (r *Reader) specBeta(d *document, v strictyaml.Value) {
-	m := v.Mapping("disabled", "workloadRef", "strategy")
-	r.refuseDisabled(m.Optional("disabled"))
-	d.ref = r.workloadRef(m.Optional("workloadRef"))
-	d.draft = r.strategy(m.Optional("strategy"), false)
-}
-
-func (r *Reader) specAlpha(d *document, v strictyaml.Value) {
-	m := v.Mapping("disabled", "objectRef", "strategy", "rolloutID")
-	r.refuseDisabled(m.Optional("disabled"))
-	object := m.Optional("objectRef")
-	if object.Present() {
+func (r *Reader) spec(d *document, v strictyaml.Value, legacy bool) {
+	keys := []string{"disabled", "workloadRef", "strategy"}
+	if legacy {
+		keys = []string{"disabled", "objectRef", "strategy", "rolloutID"}
+	}
+	m := v.Mapping(keys...)
+	if disabled := m.Optional("disabled"); disabled.Bool() && !r.stored {
+		r.Refuse(disabled.Path(), "true means to release the workload and send all traffic to the stable version, "+
+			"which starts no rollout: leave it out, or, if the rollout is running, stop it with to: stable")
+	}
+	switch object := m.Optional("objectRef"); {
+	case !legacy:
+		d.ref = r.workloadRef(m.Optional("workloadRef"))
+	case object.Present():
 		d.ref = r.workloadRef(object.Mapping("workloadRef").Optional("workloadRef"))
-	} else {
+	default:
 		r.Refuse(object.Path(), "is required: name the workload under workloadRef in it")
 	}
 	if id := m.Optional("rolloutID"); id.Present() {
 		d.rolloutID, d.idField = id.FreeText(), id.Path()
 	}
-	d.draft = r.strategy(m.Optional("strategy"), true)
-	if kindOf(d.ref).Supports(StyleCanary) && d.body != "" {
+	d.draft = r.strategy(m.Optional("strategy"), legacy)
+	if legacy && kindOf(d.ref).Supports(StyleCanary) && d.body != "" {
 		d.Style = StyleCanary
-	}
-}
-
-func (r *Reader) refuseDisabled(v strictyaml.Value) {
-	if v.Bool() && !r.stored {
-		r.Refuse(v.Path(), "true means to release the workload and send all traffic to the stable version, which "+
-			"starts no rollout: "+
-			"leave it out, or, if the rollout is running, stop it with to: stable")
 	}
 }
 
@@ -142,9 +133,7 @@ func (r *Reader) readAnnotations(d *document, a Annotations) {
 		// the hash is for internal use by another controller
 		case annotationRollingStyle, annotationRollingType, annotationStrategyHash:
 		case annotationRouting:
-			if text != "" {
-				r.setRoutingRef(&d.draft, a.path(key), text)
-			}
+			r.setRoutingRef(&d.draft, a.path(key), text)
 		case annotationBatches:
 			r.rollbackInBatches(d, a.path(key), text)
 		case annotationRolloutID:

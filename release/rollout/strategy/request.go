@@ -172,9 +172,6 @@ func (r *Reader) images(v strictyaml.Value) map[string]string {
 
 // templatePatch reads a patch of a pod template, with the keys metadata and spec.
 func (r *Reader) templatePatch(v strictyaml.Value) json.RawMessage {
-	if !v.Present() {
-		return nil
-	}
 	raw := v.Object()
 	if raw == nil {
 		return nil

@@ -29,15 +29,10 @@ func (r *Reader) check(d *draft) {
 			d.orExtraWorkload("leave it out"))
 		d.PatchPodTemplateMetadata = nil
 	}
-	d.skipLastPause()
-}
-
-// skipLastPause removes the pause of a last step that replaces every pod, since nothing is left to wait for. A
-// blue-green rollout keeps it: its last step waits for an approval.
-func (d *draft) skipLastPause() {
-	if len(d.Steps) == 0 || d.Style == StyleBlueGreen {
+	if len(d.Steps) == 0 || d.Style == StyleBlueGreen { // its last step waits for an approval
 		return
 	}
+	// after a last step that replaces every pod nothing is left to wait for
 	if last := &d.Steps[len(d.Steps)-1]; last.PauseSeconds == nil && last.Replicas.StrVal == allPodsPercent {
 		last.PauseSeconds = new(int64)
 	}

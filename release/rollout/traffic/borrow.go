@@ -3,7 +3,6 @@ package traffic
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -153,11 +152,7 @@ func Digest(o Object, paths []string) string {
 			parts[p] = value
 		}
 	}
-	raw, err := json.Marshal(parts) // members in order of their names
-	if err != nil {
-		return ""
-	}
-	return digest.Of(string(raw))
+	return digest.Of(string(jsonpatch.Encode(parts))) // members in order of their names
 }
 
 // CheckClaim checks that the claimant may write to an object with this claim on it: failure.Claimed with the holder
@@ -222,24 +217,22 @@ func (b Borrowed) PlanWrite(h Claimant, derive func(original Object) (Object, []
 // originalSpec is for other tools, "" if there is none.
 func (b Borrowed) originalNotes(h Claimant, original Object, paths []string) (saved, originalSpec string, err error) {
 	undo := undoTo(original, paths)
-	raw, err := json.Marshal(undo)
-	switch {
-	case err != nil:
-		return "", "", err
-	case len(raw) > maxSaved:
+	saved = string(jsonpatch.Encode(undo))
+	if len(saved) > maxSaved {
 		return "", "", failure.New(failure.Refused, "%s is too large to be saved on itself: %d bytes, the most is %d",
-			b.name, len(raw), maxSaved)
-	case b.borrowable != BorrowsByScript || !h.WriteOriginalSpec && !b.hasOriginalSpec():
-		return string(raw), "", nil
+			b.name, len(saved), maxSaved)
+	}
+	if b.borrowable != BorrowsByScript || !h.WriteOriginalSpec && !b.hasOriginalSpec() {
+		return saved, "", nil
 	}
 	originalSpec = originalSpecOf(original)
-	if len(raw)+len(originalSpec) > maxSaved { // the restore has priority
+	if len(saved)+len(originalSpec) > maxSaved { // the restore has priority
 		originalSpec = ""
 	}
 	if originalSpec != "" || b.hasOriginalSpec() {
-		raw, err = json.Marshal(append(undo, jsonpatch.Remove(markOriginal)))
+		saved = string(jsonpatch.Encode(append(undo, jsonpatch.Remove(markOriginal))))
 	}
-	return string(raw), originalSpec, err
+	return saved, originalSpec, nil
 }
 
 // hasOriginalSpec reports whether the object already has the annotation for other tools.
@@ -374,7 +367,7 @@ func (o object) tests() []jsonpatch.Op {
 
 // refuse returns a failure.Refused for something that cannot be expressed.
 func refuse(format string, args ...any) error {
-	return failure.New(failure.Refused, "%s", fmt.Sprintf(format, args...))
+	return failure.New(failure.Refused, format, args...)
 }
 
 // AnnotationPlaces is on objects that a release created: the places of the object that the release controls, as a JSON
@@ -405,7 +398,7 @@ func (c Created) CheckClaim(h Claimant) error {
 // AnnotatePlaces returns an object to be created with the annotation of the places that the release owns.
 func AnnotatePlaces(desired Object, paths []string) Object {
 	out := clone(desired)
-	jsonpatch.Put(out, jsonpatch.Annotation(AnnotationPlaces), jsonList(paths))
+	jsonpatch.Put(out, jsonpatch.Annotation(AnnotationPlaces), string(jsonpatch.Encode(slices.Sorted(slices.Values(paths)))))
 	return out
 }
 
@@ -437,12 +430,4 @@ func (c Created) places() []string {
 	return slices.DeleteFunc(out, func(p string) bool {
 		return p != pathSpec && p != pathSelector && !isUserMetadata(p)
 	})
-}
-
-func jsonList(paths []string) string {
-	raw, err := json.Marshal(slices.Sorted(slices.Values(paths)))
-	if err != nil {
-		return "[]"
-	}
-	return string(raw)
 }

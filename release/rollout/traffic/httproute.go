@@ -52,7 +52,12 @@ func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([
 				name, pair.Canary)
 		}
 		r.found = true
-		changed, err := r.change(rule)
+		changed, err := []any{rule}, error(nil)
+		if len(asks.Matches) > 0 {
+			changed, err = r.byMatches(rule)
+		} else if asks.Weight != nil {
+			changed, err = r.byWeight(rule)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -88,16 +93,6 @@ func (r *routeWriter) isService(ref Object, service string) bool {
 	return DigString(ref, "name") == service && DigString(ref, "group") == "" &&
 		cmp.Or(DigString(ref, "kind"), "Service") == "Service" &&
 		cmp.Or(DigString(ref, "namespace"), r.namespace) == r.namespace
-}
-
-func (r *routeWriter) change(rule Object) ([]any, error) {
-	if len(r.asks.Matches) > 0 {
-		return r.byMatches(rule)
-	}
-	if r.asks.Weight == nil {
-		return []any{rule}, nil
-	}
-	return r.byWeight(rule)
 }
 
 // byWeight divides the part of each backend that is the stable Service between it and the canary. The parts of all

@@ -89,14 +89,6 @@ func Describe(kind, namespace, name string) string {
 	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
 }
 
-func anyMap(m map[string]string) map[string]any {
-	out := make(map[string]any, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
-}
-
 // pathSpec is the place of canary Ingresses and custom objects that a release owns.
 const pathSpec = "/spec"
 

@@ -54,14 +54,8 @@ func CustomScript(ref strategy.ObjectRef) Script {
 
 // BuiltIn returns the source of the built-in script, "" if there is none.
 func (s Script) BuiltIn() string {
-	if s.File == "" {
-		return ""
-	}
-	raw, err := builtIn.ReadFile("scripts/" + s.File + ".lua")
-	if err != nil {
-		return ""
-	}
-	return string(raw)
+	source, _ := builtIn.ReadFile("scripts/" + s.File + ".lua")
+	return string(source)
 }
 
 // Classes are the classes of Ingress that have a built-in script.
@@ -74,7 +68,7 @@ func IngressInput(stable Object, class string, pair ServicePair, asks strategy.T
 		weight = fmt.Sprint(*asks.Weight)
 	}
 	in := Object{
-		"annotations": anyMap(ownAnnotations(stable)), "weight": weight,
+		"annotations": jsonpatch.Normalise(ownAnnotations(stable)), "weight": weight,
 		"canaryService": pair.Canary, "stableService": pair.Stable, "class": class,
 	}
 	return withAsks(in, asks)
@@ -89,8 +83,8 @@ func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Objec
 	}
 	data := Object{
 		"spec":        clone(Dig(original, "spec")),
-		"labels":      anyMap(digStrings(original, "metadata", "labels")),
-		"annotations": anyMap(ownAnnotations(original)),
+		"labels":      jsonpatch.Normalise(digStrings(original, "metadata", "labels")),
+		"annotations": jsonpatch.Normalise(ownAnnotations(original)),
 	}
 	in := Object{
 		"data": data, "namespace": DigString(original, "metadata", "namespace"),
@@ -207,13 +201,9 @@ func originalSpecOf(original Object) string {
 	}
 	labels := digStrings(original, "metadata", "labels")
 	maps.DeleteFunc(labels, reserved)
-	raw, err := json.Marshal(struct {
+	return string(jsonpatch.Encode(struct {
 		Spec        any               `json:"spec,omitempty"`
 		Labels      map[string]string `json:"labels,omitempty"`
 		Annotations map[string]string `json:"annotations,omitempty"`
-	}{Dig(original, "spec"), labels, ownAnnotations(original)})
-	if err != nil {
-		return "" // it was JSON before
-	}
-	return string(raw)
+	}{Dig(original, "spec"), labels, ownAnnotations(original)}))
 }

@@ -56,10 +56,9 @@ func originMetatable(state *lua.LState, name string) *lua.LTable {
 }
 
 // toJSON converts a Lua value to JSON. An empty table is the list or object that it was made from. An empty table that
-// the script made is null, since its type is unknown, and is left out of an object. where is its place, for messages.
-func toJSON(value lua.LValue, where string) (any, error) { return toJSONAt(value, where, 0) }
-
-func toJSONAt(value lua.LValue, where string, depth int) (any, error) {
+// the script made is null, since its type is unknown, and is left out of an object. where is its place, for messages;
+// depth is how many tables it is in.
+func toJSON(value lua.LValue, where string, depth int) (any, error) {
 	switch v := value.(type) {
 	case lua.LBool:
 		return bool(v), nil
@@ -100,7 +99,7 @@ func tableToJSON(table *lua.LTable, where string, depth int) (any, error) {
 		switch k := key.(type) {
 		case lua.LString:
 			var member any
-			if member, failed = toJSONAt(value, where+"."+string(k), depth+1); failed == nil && member != nil {
+			if member, failed = toJSON(value, where+"."+string(k), depth+1); failed == nil && member != nil {
 				members[string(k)] = member
 			}
 		case lua.LNumber:
@@ -109,7 +108,7 @@ func tableToJSON(table *lua.LTable, where string, depth int) (any, error) {
 				failed = fmt.Errorf("%s has the key %v: a list begins at 1", where, float64(k))
 				return
 			}
-			items[i], failed = toJSONAt(value, fmt.Sprintf("%s[%d]", where, i), depth+1)
+			items[i], failed = toJSON(value, fmt.Sprintf("%s[%d]", where, i), depth+1)
 		default:
 			failed = fmt.Errorf("%s has a key that is a %s", where, key.Type())
 		}

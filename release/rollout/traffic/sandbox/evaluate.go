@@ -100,20 +100,16 @@ func (r *Run) Evaluate() Response {
 	if err := json.Unmarshal(r.request.Input, &input); err != nil {
 		return Response{Trouble: &Trouble{Reason: "its input is not JSON: " + err.Error()}}
 	}
-	chunk, err := parse.Parse(strings.NewReader(r.request.Source), r.request.Script)
-	if err != nil {
-		return Response{Trouble: syntax(err)}
-	}
-	compiled, err := lua.Compile(chunk, r.request.Script)
+	script, err := r.state.Load(strings.NewReader(r.request.Source), r.request.Script)
 	if err != nil {
 		return Response{Trouble: syntax(err)}
 	}
 	r.state.SetGlobal("obj", fromJSON(r.state, input))
-	r.state.Push(r.state.NewFunctionFromProto(compiled))
+	r.state.Push(script)
 	if err := r.state.PCall(0, 1, nil); err != nil {
 		return r.failed(err)
 	}
-	value, err := toJSON(r.state.Get(-1), "result")
+	value, err := toJSON(r.state.Get(-1), "result", 0)
 	if err != nil {
 		return Response{Trouble: &Trouble{Reason: err.Error()}}
 	}
@@ -168,6 +164,10 @@ func position(script, text string) (rest string, line int) {
 }
 
 func syntax(err error) *Trouble {
+	var api *lua.ApiError
+	if errors.As(err, &api) {
+		err = api.Cause
+	}
 	var p *parse.Error
 	if errors.As(err, &p) {
 		return &Trouble{Line: max(p.Pos.Line, 0), Reason: fmt.Sprintf("it is not valid Lua: %s near %q", p.Message,
@@ -214,27 +214,13 @@ func openLibraries(state *lua.LState) {
 	}
 	state.SetGlobal("tostring", state.NewFunction(plainToString))
 	state.SetGlobal("refuse", state.NewFunction(raiseRefusal))
-	removeFunctions(state, lua.MathLibName, "random", "randomseed")
-	removeFunctions(state, lua.StringLibName, "dump")
-	setFunction(state, lua.StringLibName, "rep", boundedRepeat)
-	codec := state.NewTable()
-	state.SetGlobal("json", codec)
-	codec.RawSetString("encode", state.NewFunction(encode))
-	codec.RawSetString("decode", state.NewFunction(decode))
-}
-
-func removeFunctions(state *lua.LState, library string, names ...string) {
-	if table, is := state.GetGlobal(library).(*lua.LTable); is {
-		for _, name := range names {
-			table.RawSetString(name, lua.LNil)
-		}
-	}
-}
-
-func setFunction(state *lua.LState, library, name string, function lua.LGFunction) {
-	if table, is := state.GetGlobal(library).(*lua.LTable); is {
-		table.RawSetString(name, state.NewFunction(function))
-	}
+	math, text := state.GetGlobal(lua.MathLibName), state.GetGlobal(lua.StringLibName)
+	state.SetField(math, "random", lua.LNil)
+	state.SetField(math, "randomseed", lua.LNil)
+	state.SetField(text, "dump", lua.LNil)
+	state.SetField(text, "rep", state.NewFunction(boundedRepeat))
+	codec := map[string]lua.LGFunction{"encode": encode, "decode": decode}
+	state.SetGlobal("json", state.SetFuncs(state.NewTable(), codec))
 }
 
 // plainToString is tostring without memory addresses, which differ from run to run.
@@ -273,7 +259,7 @@ func raiseRefusal(state *lua.LState) int {
 }
 
 func encode(state *lua.LState) int {
-	value, err := toJSON(state.CheckAny(1), "value")
+	value, err := toJSON(state.CheckAny(1), "value", 0)
 	if err != nil {
 		state.RaiseError("json.encode: %s", err.Error())
 	}
