@@ -265,15 +265,10 @@ func oldPods(req Request, seen Observed) []workload.Pod {
 	old := slices.DeleteFunc(slices.Clone(seen.Pods), func(p workload.Pod) bool { return p.Marker == req.Marker || !p.Alive() })
 	slices.SortFunc(old, func(a, b workload.Pod) int {
 		byOrdinal := cmp.Compare(a.Ordinal, b.Ordinal)
-		switch {
-		case a.Ready != b.Ready && b.Ready:
-			return -1
-		case a.Ready != b.Ready:
-			return 1
-		case a.Ready:
+		if a.Ready {
 			byOrdinal = -byOrdinal
 		}
-		return cmp.Or(byOrdinal, cmp.Compare(a.Name, b.Name))
+		return cmp.Or(workload.Rank(a.Ready)-workload.Rank(b.Ready), byOrdinal, cmp.Compare(a.Name, b.Name))
 	})
 	return old
 }

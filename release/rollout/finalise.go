@@ -48,17 +48,9 @@ func (e Ending) Phase() Phase {
 // FinalLeave.
 type FinalMove string
 
-// The moves of finalising.
 const (
-	finalUnpin            = FinalMove(RouteUnpin)
-	finalStable           = FinalMove(RouteToStable)
-	finalNew              = FinalMove(RouteToNew)
-	finalRemove           = FinalMove(RouteRemoveCanary)
-	finalResume           = FinalMove(FinishResume)
-	FinalRelease          = FinalMove(FinishRelease)
-	finalFreeze           = FinalMove(FinishFreeze)
-	finalResumeAndRelease = FinalMove(FinishResumeAndRelease)
-	finalAutoscalers      = FinalMove(FinishAutoscalers)
+	// FinalRelease ends the finalising of a workload.
+	FinalRelease = FinishRelease
 	// FinalLeave leaves a shared TrafficRouting.
 	FinalLeave FinalMove = "LeaveTrafficRouting"
 )
@@ -70,23 +62,23 @@ func finalising(b Borrowed, ending Ending) []FinalMove {
 	case ending == EndFrozen && b.Untouched: // there is no split to leave
 		return []FinalMove{FinalLeave, FinalRelease}
 	case ending == EndFrozen:
-		return []FinalMove{finalFreeze}
+		return []FinalMove{FinishFreeze}
 	case ending == EndDetached:
-		return []FinalMove{finalUnpin, finalStable, finalRemove, FinalLeave, FinalRelease}
+		return []FinalMove{RouteUnpin, RouteToStable, RouteRemoveCanary, FinalLeave, FinalRelease}
 	case ending == EndDeleted:
-		return []FinalMove{finalUnpin, finalStable, finalRemove, FinalLeave, finalAutoscalers}
+		return []FinalMove{RouteUnpin, RouteToStable, RouteRemoveCanary, FinalLeave, FinishAutoscalers}
 	// Traffic leaves the new version before its pods do, and the stable Service is pinned to the stable pods until no
 	// new one is left. The claim is released last, so that nothing borrowed is ever without an owner.
 	case ending == EndRollback:
-		return []FinalMove{FinalLeave, finalStable, finalResume, finalUnpin, finalRemove, FinalRelease}
+		return []FinalMove{FinalLeave, RouteToStable, FinishResume, RouteUnpin, RouteRemoveCanary, FinalRelease}
 	// The extra workload carries its share until the workload itself is of the new version.
 	case succeeds && b.Style == strategy.StyleCanary:
-		return []FinalMove{finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease}
+		return []FinalMove{RouteUnpin, FinishResume, RouteToStable, RouteRemoveCanary, FinalLeave, FinalRelease}
 	case ending == EndSuccess && b.Style == strategy.StyleBlueGreen:
-		return []FinalMove{finalNew, finalUnpin, finalResume, finalStable, finalRemove, FinalLeave, FinalRelease}
+		return []FinalMove{RouteToNew, RouteUnpin, FinishResume, RouteToStable, RouteRemoveCanary, FinalLeave, FinalRelease}
 	// In a blue-green that is stopped to new, traffic spreads over all pods too: few may be new yet.
 	case succeeds:
-		return []FinalMove{finalUnpin, finalStable, finalRemove, finalResume, FinalLeave, FinalRelease}
+		return []FinalMove{RouteUnpin, RouteToStable, RouteRemoveCanary, FinishResume, FinalLeave, FinalRelease}
 	}
 	return nil
 }
@@ -107,15 +99,14 @@ type Borrowed struct {
 // activity.
 func FinalMoves(b Borrowed, ending Ending) []FinalMove {
 	routed, pinned := b.Traffic, b.Traffic && b.Services
-	borrowed := map[FinalMove]bool{finalStable: routed, finalNew: routed, finalUnpin: pinned, finalRemove: pinned,
-		FinalLeave:       b.Shared,
-		finalAutoscalers: b.Autoscalers}
+	borrowed := map[FinalMove]bool{RouteToStable: routed, RouteToNew: routed, RouteUnpin: pinned,
+		RouteRemoveCanary: pinned, FinalLeave: b.Shared, FinishAutoscalers: b.Autoscalers}
 	moves := slices.DeleteFunc(finalising(b, ending), func(move FinalMove) bool {
 		needed, optional := borrowed[move]
 		return optional && !needed
 	})
-	if n := len(moves); !b.Traffic && n >= 2 && moves[n-2] == finalResume && moves[n-1] == FinalRelease {
-		return append(moves[:n-2:n-2], finalResumeAndRelease)
+	if n := len(moves); !b.Traffic && n >= 2 && moves[n-2] == FinishResume && moves[n-1] == FinalRelease {
+		return append(moves[:n-2:n-2], FinishResumeAndRelease)
 	}
 	return moves
 }
@@ -134,8 +125,8 @@ func RepairMoves(saved Saved, to Side) []FinalMove {
 // Route returns the traffic change that a move is; false: it is none.
 func (f FinalMove) Route() (RouteAction, bool) {
 	switch f {
-	case finalUnpin, finalStable, finalNew, finalRemove:
-		return RouteAction(f), true
+	case RouteUnpin, RouteToStable, RouteToNew, RouteRemoveCanary:
+		return f, true
 	}
 	return "", false
 }

@@ -238,7 +238,7 @@ type MoveResult struct {
 }
 
 // RouteAction is one change of the traffic.
-type RouteAction string
+type RouteAction = FinalMove
 
 // The changes. Each is level-based: repeating it changes nothing.
 const (
@@ -291,7 +291,7 @@ type RouteResult struct {
 }
 
 // FinishAction is one move of finalising on the workload.
-type FinishAction string
+type FinishAction = FinalMove
 
 // The moves.
 const (

@@ -1,10 +1,10 @@
 package pods
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -68,13 +68,7 @@ func podsToDelete(t task, seen Observed) []workload.Pod {
 		return !p.Alive() || p.Revision == t.Aim.Hash
 	})
 	slices.SortFunc(others, func(a, b workload.Pod) int {
-		switch {
-		case a.Available == b.Available:
-			return strings.Compare(a.Name, b.Name)
-		case a.Available:
-			return 1
-		}
-		return -1
+		return cmp.Or(workload.Rank(a.Available)-workload.Rank(b.Available), cmp.Compare(a.Name, b.Name))
 	})
 	need := t.Target - t.Total - max(t.Size-live, 0)
 	may := unavailableOf(seen.savedSetting(pathUpdateStrategy), t.Size) - (t.Size - serving) + min(t.Tolerated, unready)

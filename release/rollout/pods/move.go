@@ -54,14 +54,10 @@ func (m *move) next() NextAction {
 	case m.seen.Lagging():
 		return m.wait("its controller has not seen the last change yet")
 	}
-	if d, disturbed := m.undoEdits(); disturbed {
-		return d
-	}
-	if d, joined := m.recordNewAutoscalers(); joined {
-		return d
-	}
-	if d, pins := m.pinAutoscaler(); pins {
-		return d
+	for _, decide := range []func() (NextAction, bool){m.undoEdits, m.recordNewAutoscalers, m.pinAutoscaler} {
+		if d, due := decide(); due {
+			return d
+		}
 	}
 	d := m.techniqueAction()
 	switch d.Action {
@@ -219,11 +215,10 @@ func (m *move) recordNewAutoscalers() (NextAction, bool) {
 	if len(saved.Autoscalers) == len(m.seen.Saved.Autoscalers) {
 		return NextAction{}, false
 	}
-	d := set("record an autoscaler that another client has added",
+	return set("record an autoscaler that another client has added",
 		&workload.Write{Step: "autoscaler", ExpectedClaim: m.req.Claim,
 			Annotations: map[string]string{workload.AnnotationRollout: saved.String(),
-				rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}})
-	return d, true
+				rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}}), true
 }
 
 // pinAutoscaler pins an autoscaler of a blue-green workload before the first pod starts, and again after another client
@@ -272,10 +267,8 @@ func (m *move) completeWrite(d NextAction) NextAction {
 // needs.
 func (m *move) endMove() NextAction {
 	t := m.task
-	if m.req.Native && t.Ready < t.Target {
-		return m.wait("")
-	}
-	if t.Total < t.Target || !m.req.Native && !t.settled() || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
+	unready := m.req.Native && t.Ready < t.Target || !m.req.Native && !t.settled()
+	if unready || t.Total < t.Target || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
 		return m.wait("")
 	}
 	m.numbers.Message = m.progress()
@@ -287,33 +280,23 @@ func (m *move) endMove() NextAction {
 		return done(m.numbers.Message)
 	}
 	settings := m.tech.pauseSettings(t, m.seen)
-	w := &workload.Write{Step: "rest", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
+	w := &workload.Write{Step: "rest", Settings: m.seen.settingsToWrite(slices.Clone(settings)...),
+		Annotations: map[string]string{}}
 	rest := rollout.SettledState{Template: m.seen.Template, Replicas: m.seen.Replicas, Surge: m.tech.surplus(m.seen),
 		Settings: m.recordedSettings(settings)}
 	m.record(w, rest)
-	m.publishExtraStatus(w)
+	// other tools read this of the new pods of a Deployment under a Rollout object
+	if text := rollout.ExtraStatus(m.numbers.UpdatedReady, m.numbers.Target); m.seen.Saved.Declared != "" &&
+		m.req.Workload.WorkloadRef.Lookup().Means == workload.Limits && m.seen.ExtraStatus != text {
+		w.Annotations[rollout.AnnotationExtraStatus] = text
+	}
 	return m.finalWrite(w, m.numbers.Message+": paused")
-}
-
-// publishExtraStatus records on a Deployment under a Rollout object what other tools read about its new pods.
-func (m *move) publishExtraStatus(w *workload.Write) {
-	if m.seen.Saved.Declared == "" || m.req.Workload.WorkloadRef.Lookup().Means != workload.Limits {
-		return
-	}
-	text := rollout.ExtraStatus(m.numbers.UpdatedReady, m.numbers.Target)
-	if m.seen.ExtraStatus == text {
-		return
-	}
-	if w.Annotations == nil {
-		w.Annotations = map[string]string{}
-	}
-	w.Annotations[rollout.AnnotationExtraStatus] = text
 }
 
 // record adds the pause record to a write, unless the workload has it already.
 func (m *move) record(w *workload.Write, rest rollout.SettledState) {
 	if m.seen.Rest == nil || m.seen.Rest.String() != rest.String() {
-		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
+		w.Annotations[rollout.AnnotationSettled] = rest.String()
 	}
 }
 
@@ -358,9 +341,8 @@ func (m *move) undoEdits() (NextAction, bool) {
 	if len(settings) == 0 {
 		return NextAction{}, false
 	}
-	d := set("restore the fields that another client has changed during the pause",
-		&workload.Write{Step: "undisturb", Settings: settings, ExpectedClaim: m.req.Claim})
-	return d, true
+	return set("restore the fields that another client has changed during the pause",
+		&workload.Write{Step: "undisturb", Settings: settings, ExpectedClaim: m.req.Claim}), true
 }
 
 // fieldsToRestore returns the fields that another client has changed during a pause, with their recorded values.
@@ -386,7 +368,8 @@ func (m *move) halt() NextAction {
 	if settings == nil {
 		settings = m.fieldsToRestore()
 	}
-	w := &workload.Write{Step: "halt", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
+	w := &workload.Write{Step: "halt", Settings: m.seen.settingsToWrite(slices.Clone(settings)...),
+		Annotations: map[string]string{}}
 	rest := rollout.SettledState{Surge: m.tech.surplus(m.seen)}
 	begun := m.task.Placed || settings != nil || m.tech.usesExtraWorkload() && m.seen.Extra != nil
 	if begun {

@@ -174,15 +174,14 @@ func (k partitioned) partitionSetting(seen Observed, keep, size int32) workload.
 }
 
 func (k partitioned) withPartition(own json.RawMessage, keep, size int32) json.RawMessage {
-	partition := any(keep)
+	partition, pointer := any(keep), "/partition"
 	if k.share {
 		partition = shareOf(keep, size)
 	}
-	under := ""
 	if k.nested {
-		under = "/rollingUpdate"
+		pointer = "/rollingUpdate/partition"
 	}
-	return withFields(own, under, map[string]any{"partition": partition})
+	return withFields(own, map[string]any{pointer: partition})
 }
 
 // shareOf returns the share that keeps exactly this many pods (CloneSet: rounded up, below 100 % never all), or the
@@ -203,14 +202,14 @@ func shareOf(keep, size int32) any {
 	return keep
 }
 
-// withFields sets fields of an object, or of an object within it, and keeps the others.
-func withFields(own json.RawMessage, under string, fields map[string]any) json.RawMessage {
+// withFields sets fields of an object, by JSON Pointer, and keeps the others.
+func withFields(own json.RawMessage, fields map[string]any) json.RawMessage {
 	root := map[string]any{}
 	if !workload.AbsentJSON(own) {
 		_ = json.Unmarshal(own, &root) // the API server has checked it
 	}
-	for name, value := range fields {
-		jsonpatch.Put(root, under+"/"+name, value)
+	for pointer, value := range fields {
+		jsonpatch.Put(root, pointer, value)
 	}
 	return jsonpatch.Encode(root)
 }
@@ -277,8 +276,8 @@ func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 		strategy.PodsRoundedUp(*now, t.Size) == t.Target {
 		surge = *now // keep the form in which it is written
 	}
-	update := withFields(seen.savedSetting(pathUpdateStrategy), "",
-		map[string]any{"partition": 0, "maxSurge": surge, "maxUnavailable": 0})
+	update := withFields(seen.savedSetting(pathUpdateStrategy),
+		map[string]any{"/partition": 0, "/maxSurge": surge, "/maxUnavailable": 0})
 	w := t.write("grow", seen.settingsToWrite(workload.Setting{Path: pathUpdateStrategy, Value: update},
 		minReadyGate))
 	switch {

@@ -71,8 +71,9 @@ type Borrowed struct {
 	hasSaved bool
 }
 
-// Borrowable is what a release may change of an object, and so what may be restored on it. The original is saved in an
-// annotation, which any client that may edit the object can change: it is never applied to other places.
+// Borrowable is what a release may change of an object, and so what may be restored on it: a place, or what a script may
+// change. The original is saved in an annotation, which any client that may edit the object can change: it is never
+// applied to other places.
 type Borrowable string
 
 // The kinds of Borrowable.
@@ -80,22 +81,20 @@ const (
 	// BorrowsByScript is what a script may change of a custom object: its spec, and the user's labels and annotations.
 	BorrowsByScript Borrowable = ""
 	// BorrowsSelector is a Service's selector.
-	BorrowsSelector Borrowable = "selector"
+	BorrowsSelector Borrowable = pathSelector
 	// BorrowsRules are the rules of an HTTPRoute.
-	BorrowsRules Borrowable = "rules"
+	BorrowsRules Borrowable = pathRules
 )
 
 // Allows reports whether a release may change the place at a pointer; the marks of a borrowed object are included.
 func (p Borrowable) Allows(pointer string) bool {
 	switch {
-	case slices.Contains(marks, pointer), p == BorrowsByScript && pointer == markOriginal:
+	case slices.Contains(marks, pointer):
 		return true
-	case p == BorrowsSelector:
-		return pointer == pathSelector
-	case p == BorrowsRules:
-		return pointer == pathRules
+	case p != BorrowsByScript:
+		return pointer == string(p)
 	}
-	return pointer == pathSpec || isUserMetadata(pointer)
+	return pointer == markOriginal || pointer == pathSpec || isUserMetadata(pointer)
 }
 
 // isUserMetadata reports whether a pointer is that of a label or annotation that is not reserved.
@@ -257,25 +256,12 @@ func (o object) planWrite(h Claimant, wanted Object, p places) (*Write, error) {
 	if drifted && len(changes) > 0 && !h.Overwrite {
 		return nil, o.driftError(p.previous)
 	}
-	signs := jsonpatch.Diff(o.live, wanted, p.marks)
-	if len(changes) == 0 && len(signs) == 0 && !p.fresh && !drifted {
+	all := jsonpatch.Diff(o.live, wanted, slices.Concat(p.previous, p.owned, p.marks))
+	if len(all) == 0 && !p.fresh && !drifted {
 		return nil, nil
 	}
 	ours := slices.Compact(slices.Sorted(slices.Values(p.owned)))
-	return &Write{Tests: o.tests(), Changes: withoutDuplicateParents(slices.Concat(changes, signs)), paths: ours}, nil
-}
-
-// withoutDuplicateParents drops a second operation that creates the same parent object, which would empty it.
-func withoutDuplicateParents(ops []jsonpatch.Op) []jsonpatch.Op {
-	made := map[string]bool{}
-	return slices.DeleteFunc(ops, func(op jsonpatch.Op) bool {
-		if value, is := op.Value.(map[string]any); !is || !op.Adds() || len(value) > 0 {
-			return false
-		}
-		again := made[op.Path]
-		made[op.Path] = true
-		return again
-	})
+	return &Write{Tests: o.tests(), Changes: all, paths: ours}, nil
 }
 
 // undoTo returns the patch that restores these places of the original and removes the marks.
@@ -399,13 +385,6 @@ func (c Created) CheckClaim(h Claimant) error {
 func AnnotatePlaces(desired Object, paths []string) Object {
 	out := clone(desired)
 	jsonpatch.Put(out, jsonpatch.Annotation(AnnotationPlaces), string(jsonpatch.Encode(slices.Sorted(slices.Values(paths)))))
-	return out
-}
-
-// Stamped returns an object to be created with the digest of what the API server will keep of it.
-func Stamped(desired Object, digest string) Object {
-	out := clone(desired)
-	jsonpatch.Put(out, jsonpatch.Annotation(rollout.AnnotationWritten), digest)
 	return out
 }
 

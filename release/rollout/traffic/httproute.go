@@ -43,11 +43,11 @@ func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([
 	var out []any
 	for _, item := range rules {
 		rule, ok := item.(map[string]any)
-		if !ok || !r.leadsTo(rule, pair.Stable) {
+		if !ok || r.backend(rule, pair.Stable) < 0 {
 			out = append(out, item)
 			continue
 		}
-		if !pair.Same() && r.leadsTo(rule, pair.Canary) {
+		if !pair.Same() && r.backend(rule, pair.Canary) >= 0 {
 			return nil, refuse("%s leads to Service %s already: remove that backend, since a release adds it by itself",
 				name, pair.Canary)
 		}
@@ -82,9 +82,10 @@ type routeWriter struct {
 	found, matched  bool
 }
 
-// leadsTo reports whether one of a rule's backends is this Service in the route's namespace.
-func (r *routeWriter) leadsTo(rule Object, service string) bool {
-	return slices.ContainsFunc(DigObjects(rule, "backendRefs"), func(ref Object) bool {
+// backend returns the index of the first of a rule's backends that is this Service in the route's namespace, -1 for
+// none.
+func (r *routeWriter) backend(rule Object, service string) int {
+	return slices.IndexFunc(DigObjects(rule, "backendRefs"), func(ref Object) bool {
 		return r.isService(ref, service)
 	})
 }
@@ -197,21 +198,11 @@ func (r *routeWriter) byMatches(rule Object) ([]any, error) {
 	if err := r.addHeaderModifier(canary); err != nil {
 		return nil, err
 	}
-	canary["backendRefs"] = r.onlyCanary(rule)
+	refs := DigObjects(rule, "backendRefs")
+	ref := clone(refs[r.backend(rule, r.pair.Stable)])
+	ref["name"], ref["weight"] = r.pair.Canary, int64(1)
+	canary["backendRefs"] = []any{ref}
 	return []any{canary, rule}, nil
-}
-
-// onlyCanary returns the backends of a rule for the canary alone: a copy of the first one that is the stable Service.
-func (r *routeWriter) onlyCanary(rule Object) []any {
-	for _, ref := range DigObjects(rule, "backendRefs") {
-		if r.isService(ref, r.pair.Stable) {
-			canary := clone(ref)
-			canary["name"] = r.pair.Canary
-			canary["weight"] = int64(1)
-			return []any{canary}
-		}
-	}
-	return nil
 }
 
 // limits refuses what the API server would reject.

@@ -2,7 +2,6 @@ package traffic
 
 import (
 	"cmp"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,43 +40,32 @@ func (r *routeWriter) intersectMatch(own Object, asked strategy.Match) (m Object
 
 func (r *routeWriter) intersectPaths(own Object, asked strategy.PathMatch) (path Object, possible bool, err error) {
 	kind, value := PathOf(own)
-	mine := Object{"type": kind, "value": value}
-	theirs := Object{"type": string(asked.Type), "value": asked.Value}
-	ownKind := strategy.MatchType(kind)
+	mine := strategy.PathMatch{Type: strategy.MatchType(kind), Value: value}
+	either := func(kind strategy.MatchType) bool { return mine.Type == kind || asked.Type == kind }
 	switch {
-	case reflect.DeepEqual(mine, theirs):
-		return mine, true, nil
-	case ownKind == strategy.MatchPathPrefix && value == "/":
-		return theirs, true, nil
-	case asked.Type == strategy.MatchPathPrefix && asked.Value == "/":
-		return mine, true, nil
-	case ownKind == strategy.MatchExact && asked.Type == strategy.MatchExact:
+	case covers(mine, asked):
+		return Object{"type": string(asked.Type), "value": asked.Value}, true, nil
+	case covers(asked, mine):
+		return Object{"type": kind, "value": value}, true, nil
+	case either(strategy.MatchExact) || !either(strategy.MatchRegularExpression):
 		return nil, false, nil
-	case ownKind == strategy.MatchExact:
-		return mine, pathMatches(asked.Type, asked.Value, value), nil
-	case asked.Type == strategy.MatchExact:
-		return theirs, pathMatches(ownKind, value, asked.Value), nil
-	case ownKind == strategy.MatchPathPrefix && asked.Type == strategy.MatchPathPrefix:
-		if PrefixMatches(value, asked.Value) {
-			return theirs, true, nil
-		}
-		return mine, PrefixMatches(asked.Value, value), nil
-	default:
-		return nil, false, refuse("%s has a rule for the path %s %s, which cannot be combined with the path %s %s of "+
-			"the step: an HTTPRoute "+
-			"compares a path with one expression only", r.name, kind, value, asked.Type, asked.Value)
 	}
+	return nil, false, refuse("%s has a rule for the path %s %s, which cannot be combined with the path %s %s of "+
+		"the step: an HTTPRoute compares a path with one expression only", r.name, kind, value, asked.Type, asked.Value)
 }
 
-func pathMatches(kind strategy.MatchType, value, path string) bool {
-	switch kind {
-	case strategy.MatchExact:
-		return value == path
-	case strategy.MatchRegularExpression:
-		return FullMatch(value, path)
-	default:
-		return PrefixMatches(value, path)
+// covers reports whether one match is known to take everything that another takes.
+func covers(wide, narrow strategy.PathMatch) bool {
+	switch {
+	case wide == narrow:
+		return true
+	case wide.Type == strategy.MatchRegularExpression:
+		return narrow.Type == strategy.MatchExact && FullMatch(wide.Value, narrow.Value)
+	case wide.Type == strategy.MatchPathPrefix:
+		return wide.Value == "/" ||
+			narrow.Type != strategy.MatchRegularExpression && PrefixMatches(wide.Value, narrow.Value)
 	}
+	return false
 }
 
 // intersectValues returns the header or query matches that meet both lists; a name occurs once in a list.
@@ -96,18 +84,16 @@ func (r *routeWriter) intersectValues(own []Object, asked []strategy.ValueMatch,
 			values = append(values, theirs)
 			continue
 		}
-		mine, _ := values[i].(map[string]any)
-		value := DigString(mine, "value")
-		mineExact := cmp.Or(DigString(mine, "type"), string(strategy.MatchExact)) == string(strategy.MatchExact)
-		theirsExact := a.Type == strategy.MatchExact
+		have, _ := values[i].(map[string]any)
+		mine := strategy.PathMatch{Type: strategy.MatchType(cmp.Or(DigString(have, "type"), string(strategy.MatchExact))),
+			Value: DigString(have, "value")}
+		wanted := strategy.PathMatch{Type: a.Type, Value: a.Value}
 		switch {
-		case mineExact == theirsExact && value == a.Value:
-		case mineExact && theirsExact, mineExact && !FullMatch(a.Value, value), theirsExact &&
-			!FullMatch(value, a.Value):
-			return nil, false, nil
-		case theirsExact:
+		case covers(wanted, mine):
+		case covers(mine, wanted):
 			values[i] = theirs
-		case mineExact:
+		case mine.Type == strategy.MatchExact || a.Type == strategy.MatchExact:
+			return nil, false, nil
 		default:
 			return nil, false,
 				refuse("%s compares %s with an expression already, which cannot be combined with the step's", r.name,
