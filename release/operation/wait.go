@@ -158,19 +158,23 @@ func finish(req Request, seen Observed, result workload.Result) workload.NextAct
 	return workload.NextAction{Action: workload.ActWrite, Reason: result.Message, Write: w, Result: &result}
 }
 
+// changeFrom returns what the workload is before the operation. The package is "" if the operation does not change it.
+func changeFrom(req Request, seen Observed) revision.Change {
+	c := revision.Change{FromRevision: seen.Revision, FromReplicas: sizeOf(req, seen), Before: seen.Template}
+	if setsVersion(req.Operation) {
+		c.FromPackage = seen.Package
+	}
+	return c
+}
+
 // changeOf returns what the operation has changed so far.
 func changeOf(req Request, seen Observed) revision.Change {
-	runs := "" // the operation does not change it
-	if setsVersion(req.Operation) {
-		runs = seen.Package
-	}
-	c := revision.Change{FromRevision: seen.Revision, FromReplicas: sizeOf(req, seen), FromPackage: runs,
-		Before: seen.Template}
+	now := changeFrom(req, seen)
+	c := now
 	if o := seen.Original; o != nil && o.Begun {
 		c = o.Change
 	}
-	c.ToRevision, c.ToReplicas = seen.Revision, sizeOf(req, seen)
-	c.ToPackage, c.After = runs, seen.Template
+	c.ToRevision, c.ToReplicas, c.ToPackage, c.After = now.FromRevision, now.FromReplicas, now.FromPackage, now.Before
 	return c
 }
 

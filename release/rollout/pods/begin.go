@@ -333,15 +333,12 @@ func declaredUnsettledReason(s rollout.Subject, seen Observed) string {
 // changed: the release has to begin from the result. The changed template is kept in an annotation meanwhile.
 func finishOwnUpdate(req rollout.BeginRequest, seen Observed) (NextAction, bool) {
 	_, one := seen.onlyRevision()
-	if req.Unsettled != rollout.UnsettledWait || seen.Declared == "" || one || seen.Lagging() ||
-		seen.Template != seen.Declared || len(seen.Held) == 0 {
-		return NextAction{}, false
-	}
 	newest, there := seen.newest(func(r Revision) bool {
 		total, _ := seen.Count(r)
 		return total > 0 && r.Template != seen.Declared
 	})
-	if !there {
+	if req.Unsettled != rollout.UnsettledWait || seen.Declared == "" || one || !there || seen.Lagging() ||
+		seen.Template != seen.Declared || len(seen.Held) == 0 {
 		return NextAction{}, false
 	}
 	w := &workload.Write{Step: "settle", OnlyIfUnchanged: true,

@@ -164,7 +164,7 @@ func (deploymentPartition) next(t task, seen Observed) NextAction {
 	case paused(seen):
 		return resumeFromPause(t, seen)
 	case t.Placed && !seen.has(minReadyGate):
-		rest := rollout.SettledState{Surge: surplusOf(seen)}
+		rest := rollout.SettledState{Surge: deploymentPartition{}.surplus(seen)}
 		w := t.write("pause", seen.settingsToWrite(pausedFields(rest.Surge, seen)...))
 		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
 		return set("pause it: another client removed the gate", w)
@@ -333,9 +333,7 @@ func (k deploymentPartition) pauseSettings(t task, seen Observed) []workload.Set
 }
 
 // surplus returns the pods that an interrupted move has added to the others.
-func (deploymentPartition) surplus(seen Observed) int32 { return surplusOf(seen) }
-
-func surplusOf(seen Observed) int32 {
+func (deploymentPartition) surplus(seen Observed) int32 {
 	_, surge := currentLimits(seen)
 	switch {
 	case paused(seen):

@@ -102,7 +102,7 @@ func probeController(seen Observed) NextAction {
 // the stable version. If the direction changed halfway, the controller would act on outdated counts of its ReplicaSets
 // and remove as many pods of each version as it may at once.
 func (deployment) haltUpdate(_ Revision, seen Observed) (NextAction, bool) {
-	surplus := surplusOf(seen)
+	surplus := deploymentPartition{}.surplus(seen)
 	return pauseAndSettle(seen, rollout.SettledState{Surge: surplus}, pausedFields(surplus, seen)...)
 }
 

@@ -173,17 +173,15 @@ func (r *Reader) rollingStyle(d *document, a Annotations) {
 	if r.stored && !d.legacy {
 		return // it has a meaning in v1alpha1 only
 	}
-	previous := ""
+	previous := Style("")
 	for _, key := range []string{annotationRollingStyle, annotationRollingType} {
-		text, there := a.values[key]
-		if !there || text == "" {
-			continue
-		}
-		style := Style(strings.ToLower(text))
+		style := Style(strings.ToLower(a.values[key]))
 		switch {
+		case style == "":
+			continue
 		case style != StyleCanary && style != StylePartition:
-			r.Refuse(a.path(key), "must be canary or partition, not %s", strictyaml.Quote(text))
-		case previous != "" && previous != strings.ToLower(text):
+			r.Refuse(a.path(key), "must be canary or partition, not %s", strictyaml.Quote(a.values[key]))
+		case previous != "" && previous != style:
 			r.Refuse(a.path(key), "is %s, but %s is %s: keep one", style, annotationRollingStyle, previous)
 		case d.body != "" && !d.legacy && style != d.Style:
 			r.Refuse(a.path(key), "is %s, but the strategy asks for %s: v1beta1 uses enableExtraWorkloadForCanary "+
@@ -192,7 +190,7 @@ func (r *Reader) rollingStyle(d *document, a Annotations) {
 		case d.legacy && d.body != "":
 			d.Style, d.extraField = style, a.path(key)
 		}
-		previous = strings.ToLower(text)
+		previous = style
 	}
 }
 
@@ -211,9 +209,7 @@ func DecodeObject(object []byte) (Spec, []string, Errors) {
 	r := NewReader(found)
 	r.stored = true
 	d := r.document(root)
-	d.deployment = kindOf(d.ref).Supports(StyleCanary)
-	r.check(&d.draft)
-	r.checkStyle(&d.draft, d.ref)
+	r.check(&d.draft, d.ref)
 	policy, wrong := r.objectPolicy(&d)
 	if len(wrong) > 0 {
 		return Spec{}, nil, wrong

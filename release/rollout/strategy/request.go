@@ -80,9 +80,7 @@ func (r *Reader) request(root strictyaml.Value) Request {
 		r.Refuse(d.idField, "is too long: it has at most %d characters", maxRolloutIDLength)
 	}
 	request.Spec.RolloutID = d.rolloutID
-	d.deployment = kindOf(d.ref).Supports(StyleCanary)
-	r.check(&d.draft)
-	r.checkStyle(&d.draft, d.ref)
+	r.check(&d.draft, d.ref)
 	request.Spec.Policy = r.policyOf(&d, m.Field("policy"))
 	request.Spec.Strategy = d.Strategy
 	return request
@@ -260,11 +258,11 @@ func ReadService(s catalog.Service) (*ServiceRollout, Errors) {
 // Approvals and timers run between the steps and count for neither.
 func (r *Reader) serviceRollout(s catalog.Service, fields strictyaml.Mapping) ServiceRollout {
 	d := document{draft: r.strategy(fields.Field("strategy"), false)}
-	d.deployment = len(s.Workloads) > 0 && kindOf(s.Workloads[0].WorkloadRef).Supports(StyleCanary)
-	r.check(&d.draft)
+	var refs []catalog.WorkloadRef
 	for _, w := range s.Workloads {
-		r.checkStyle(&d.draft, w.WorkloadRef)
+		refs = append(refs, w.WorkloadRef)
 	}
+	r.check(&d.draft, refs...)
 	r.refuseConflictingRoutes(&d.draft, s.Workloads)
 	policy := fields.Field("policy")
 	out := ServiceRollout{Strategy: d.Strategy, Policy: r.policyOf(&d, policy)}

@@ -15,11 +15,15 @@ import (
 	"slipway.io/slipway/release/workload"
 )
 
-// check validates a strategy against every rule that needs neither the workload's kind nor a cluster, and fills in the
-// defaults of its style.
-func (r *Reader) check(d *draft) {
+// check validates a strategy for workloads against every rule that needs no cluster, and fills in the defaults of its
+// style.
+func (r *Reader) check(d *draft, refs ...catalog.WorkloadRef) {
+	d.deployment = len(refs) > 0 && kindOf(refs[0]).Supports(StyleCanary)
 	if d.body == "" {
 		return // there was nothing to read; that error is already recorded
+	}
+	for _, ref := range refs {
+		r.checkStyle(d, ref)
 	}
 	r.checkSteps(d)
 	r.checkTrafficSource(d)
@@ -326,10 +330,8 @@ func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
 // checkStyle refuses a style that the workload's kind does not support.
 func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
 	k := kindOf(ref)
-	if !k.Known() || d.body == "" {
-		return
-	}
 	switch supported := k.Supports(d.Style); {
+	case !k.Known():
 	case supported && d.Style == StyleCanary && len(ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix):
 		r.Refuse(d.body, "cannot create the extra workload of %s: with %q its name would be too long", ref.Name,
 			CanarySuffix)
