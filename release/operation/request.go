@@ -318,5 +318,10 @@ func (o Observed) rememberedSize() (int32, bool) {
 // ready reports whether the requested number of pods is available (ready for minReadySeconds).
 func (o Observed) ready() bool { return !o.Lagging() && o.Available >= o.Replicas }
 
+// resized reports whether another client has changed the size since the operation last set it.
+func (o Observed) resized() bool {
+	return o.Original.Requested != nil && *o.Original.Requested != o.Replicas
+}
+
 // terminating reports whether the status counts terminating pods and there are some.
 func (o Observed) terminating() bool { return o.Terminating != nil && *o.Terminating > 0 }

@@ -21,10 +21,7 @@ func beginStarting(req Request, seen Observed) workload.NextAction {
 		}
 		return write("it has pods already: wait until they are ready", claimWrite(req, seen, Original{}))
 	}
-	first := target
-	if req.Method == plan.Sequential {
-		first = seen.Replicas + 1
-	}
+	first := nextSize(req, seen.Replicas, target)
 	w := claimWrite(req, seen, Original{Size: new(target), Requested: new(first), Changed: true})
 	w.Replicas, w.ExpectedReplicas = new(first), seen.Replicas
 	return write(fmt.Sprintf("scale it from %d to %d%s", seen.Replicas, first, targetNote(first, target)), w)
@@ -78,10 +75,7 @@ func beginStopping(req Request, seen Observed) workload.NextAction {
 	if !half {
 		size = seen.Replicas
 	}
-	first := int32(0)
-	if req.Method == plan.Sequential {
-		first = seen.Replicas - 1
-	}
+	first := nextSize(req, seen.Replicas, 0)
 	w := claimWrite(req, seen, Original{Size: new(size), Requested: new(first), Changed: true})
 	w.Replicas, w.ExpectedReplicas = new(first), seen.Replicas
 	w.Annotations[workload.AnnotationReplicas] = strconv.Itoa(int(size))
@@ -90,7 +84,7 @@ func beginStopping(req Request, seen Observed) workload.NextAction {
 
 func continueStopping(req Request, seen Observed) workload.NextAction {
 	o := seen.Original
-	if o.Requested != nil && *o.Requested != seen.Replicas {
+	if seen.resized() {
 		return abort(req, seen, failure.New(failure.WorkloadFailed,
 			"%s: another client scaled it from %d to %d while it was being stopped: find out which one (an "+
 				"autoscaler?), then stop it again",
@@ -321,7 +315,7 @@ func extendMessage(d workload.NextAction, before, after string) workload.NextAct
 func continueSizing(req Request, seen Observed) workload.NextAction {
 	o, done, restores := seen.Original, pastTense(req.Operation), req.Operation == plan.Restore
 	target, note := *cmp.Or(o.Target, o.Size, &seen.Replicas), ""
-	switch foreign := o.Requested != nil && *o.Requested != seen.Replicas; {
+	switch foreign := seen.resized(); {
 	case restores && needsTemplate(req, seen):
 		return failTemplateChanged(req, seen)
 	case seen.Replicas == 0 && (foreign || !restores):
@@ -340,7 +334,7 @@ func continueSizing(req Request, seen Observed) workload.NextAction {
 		return workload.Next(workload.ActReadPods, "check whether a pod beyond its size is left")
 	case shrunk(req, seen) && remainingPods(seen) > seen.Replicas:
 		return waitForEnd(req, seen)
-	case seen.Replicas < target || restores && seen.Replicas > target:
+	case seen.Replicas != target:
 		next := nextSize(req, seen.Replicas, target)
 		return write(fmt.Sprintf("%s: scale it from %d to %d%s", readyOf(seen), seen.Replicas, next,
 			targetNote(next, target)), step(seen, next))

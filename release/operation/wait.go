@@ -234,13 +234,12 @@ func markSize(seen Observed, w *workload.Write) {
 	if o.Size == nil {
 		return
 	}
-	foreign := o.Requested != nil && *o.Requested != seen.Replicas
 	grows := o.Operation == plan.Start || o.Operation == plan.Restore && o.Target != nil && *o.Target > 0
 	switch {
 	case seen.Replicas == 0:
 		w.Annotations[workload.AnnotationReplicas] = strconv.Itoa(int(*o.Size))
 		w.Remove = append(w.Remove, workload.AnnotationLeftAt)
-	case foreign, grows && seen.Replicas >= *o.Size:
+	case seen.resized(), grows && seen.Replicas >= *o.Size:
 		w.Remove = append(w.Remove, workload.AnnotationReplicas, workload.AnnotationLeftAt)
 	default:
 		w.Annotations[workload.AnnotationReplicas] = strconv.Itoa(int(*o.Size))

@@ -161,19 +161,55 @@ type recovery struct {
 	name, resource string
 }
 
-// commands returns the commands to one side, in the order of finalising: traffic leaves the pods that will be deleted
-// first. Before the first command, the objects are marked as under repair, so that neither the API server's guard nor a
-// restarted engine interferes.
+// commands returns the commands to one side: those of the moves of a repair. Before the first command, the objects are
+// marked as under repair, so that neither the API server's guard nor a restarted engine interferes.
 func (r recovery) commands(to Side) []string {
-	services, canaryServices := r.services()
-	take, leave, end := r.repair("=recover"), r.repair("-"), r.end()
-	switch {
-	case to == SideStable:
-		return slices.Concat(take, r.routes(), r.pods(to), services, canaryServices, end, leave)
-	case r.saved.Style == strategy.StyleCanary:
-		return slices.Concat(take, services, r.pods(to), r.routes(), canaryServices, end, leave)
+	out := r.repair("=recover")
+	for _, move := range RepairMoves(r.saved, to) {
+		out = append(out, r.move(move, to)...)
 	}
-	return slices.Concat(take, services, r.routes(), canaryServices, r.pods(to), end, leave)
+	return append(out, r.repair("-")...)
+}
+
+// move returns the commands of one move of finalising.
+func (r recovery) move(move FinalMove, to Side) (out []string) {
+	switch move {
+	case FinishResume:
+		return r.pods(to)
+	case FinishRelease:
+		return r.end()
+	case FinishResumeAndRelease:
+		return append(r.pods(to), r.end()...)
+	}
+	for _, t := range r.saved.Routings {
+		switch {
+		case move == RouteUnpin:
+			out = append(out, r.restore("services", t.Service))
+		case move == RouteRemoveCanary:
+			out = append(out, r.kubectl("delete services %s --ignore-not-found", t.CanaryService()))
+		case t.Ingress != nil:
+			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found",
+				t.Ingress.Name+strategy.CanarySuffix))
+		}
+		for _, route := range borrowedRoutes(t) {
+			if move == RouteToStable {
+				out = append(out, r.restore(route[0], route[1]))
+			}
+		}
+	}
+	return out
+}
+
+// borrowedRoutes returns the routing objects that a rollout has borrowed, each with kubectl's name of its kind.
+func borrowedRoutes(t strategy.Routing) (all [][2]string) {
+	if t.HTTPRoute != "" {
+		all = append(all, [2]string{"httproutes.gateway.networking.k8s.io", t.HTTPRoute})
+	}
+	for _, c := range t.Custom {
+		group, version, _ := strings.Cut(c.APIVersion, "/")
+		all = append(all, [2]string{c.Kind + "." + version + "." + group, c.Name})
+	}
+	return all
 }
 
 // repair sets or removes AnnotationRepair on every object that is borrowed, the workload last.
@@ -185,11 +221,8 @@ func (r recovery) repair(value string) (out []string) {
 		if !r.saved.DisableGenerateCanaryService {
 			annotate("services", t.Service)
 		}
-		if t.HTTPRoute != "" {
-			annotate(resourceHTTPRoutes, t.HTTPRoute)
-		}
-		for _, c := range t.Custom {
-			annotate(customResource(c), c.Name)
+		for _, route := range borrowedRoutes(t) {
+			annotate(route[0], route[1])
 		}
 	}
 	for _, name := range r.saved.Autoscalers {
@@ -199,16 +232,8 @@ func (r recovery) repair(value string) (out []string) {
 	return out
 }
 
-// kubectl's unambiguous names of these kinds.
-const (
-	resourceHTTPRoutes  = "httproutes.gateway.networking.k8s.io"
-	resourceAutoscalers = "horizontalpodautoscalers.v2.autoscaling"
-)
-
-func customResource(ref strategy.ObjectRef) string {
-	group, version, _ := strings.Cut(ref.APIVersion, "/")
-	return ref.Kind + "." + version + "." + group
-}
+// resourceAutoscalers is kubectl's unambiguous name of the kind.
+const resourceAutoscalers = "horizontalpodautoscalers.v2.autoscaling"
 
 func (r recovery) kubectl(format string, args ...any) string {
 	return "kubectl -n " + r.w.Namespace + " " + fmt.Sprintf(format, args...)
@@ -219,34 +244,6 @@ func (r recovery) restore(resource, name string) string {
 	path := strings.ReplaceAll(AnnotationRestore, ".", `\.`)
 	return r.kubectl(`patch %s %s --type=json -p "$(%s)"`, resource, name,
 		r.kubectl(`get %s %s -o jsonpath='{.metadata.annotations.%s}'`, resource, name, path))
-}
-
-func (r recovery) services() (stable, canary []string) {
-	if r.saved.DisableGenerateCanaryService {
-		return nil, nil
-	}
-	for _, t := range r.saved.Routings {
-		stable = append(stable, r.restore("services", t.Service))
-		canary = append(canary, r.kubectl("delete services %s --ignore-not-found", t.CanaryService()))
-	}
-	return stable, canary
-}
-
-func (r recovery) routes() []string {
-	var out []string
-	for _, t := range r.saved.Routings {
-		switch {
-		case t.Ingress != nil:
-			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found",
-				t.Ingress.Name+strategy.CanarySuffix))
-		case t.HTTPRoute != "":
-			out = append(out, r.restore(resourceHTTPRoutes, t.HTTPRoute))
-		}
-		for _, c := range t.Custom {
-			out = append(out, r.restore(customResource(c), c.Name))
-		}
-	}
-	return out
 }
 
 // end removes what is left when the pods are restored: the extra workload, pinned autoscalers, and the marks on the
@@ -358,9 +355,6 @@ func (r recovery) waitUpdated() string {
 
 // quotedPatch returns a patch as one shell word in which the shell expands nothing.
 func quotedPatch(ops []jsonpatch.Op) string {
-	raw, err := json.Marshal(ops)
-	if err != nil {
-		return err.Error() // values are JSON already: this is unexpected
-	}
+	raw := jsonpatch.Encode(ops)
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(string(raw)) + `"`
 }

@@ -31,7 +31,7 @@ type Subject struct {
 	// UID is the workload's UID as Begin found it, "" until then. Another object of the same name is not the claimed
 	// one.
 	UID string `json:"uid,omitempty"`
-	// Claim is operation.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that
+	// Claim is workload.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that
 	// may be replaced.
 	Claim    string `json:"claim"`
 	TakeOver string `json:"takeOver,omitempty"`

@@ -158,8 +158,7 @@ type deploymentPartition struct{ deployment }
 func (deploymentPartition) next(t task, seen Observed) NextAction {
 	unavailable, surge := currentLimits(seen)
 	switch {
-	// the released change of template is held and has no pod yet
-	case paused(seen) && t.Placed && t.Aim.Hash == "" && seen.Rest == nil:
+	case heldBeforeFirstPod(t, seen):
 		return placeTemplate(t, seen)
 	case paused(seen):
 		return resumeFromPause(t, seen)
@@ -188,6 +187,11 @@ func (deploymentPartition) next(t task, seen Observed) NextAction {
 	unavailable, surge = nextLimits(t, seen)
 	return set(growReason(unavailable, surge), t.write("grow",
 		seen.settingsToWrite(movingFields(unavailable, surge, seen)...)))
+}
+
+// heldBeforeFirstPod reports whether the released change of template is held and has no pod yet.
+func heldBeforeFirstPod(t task, seen Observed) bool {
+	return paused(seen) && t.Placed && t.Aim.Hash == "" && seen.Rest == nil
 }
 
 // pauseUntilReady pauses a Deployment while its pods start, once its controller has changed the sizes as requested.

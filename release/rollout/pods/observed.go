@@ -18,7 +18,7 @@ import (
 // Observed is a snapshot of a workload with the additional state that rollouts need.
 type Observed struct {
 	workload.Snapshot
-	// Saved is what a rollout saved (operation.AnnotationRollout), nil if nothing is saved. SavedProblem is why it could
+	// Saved is what a rollout saved (workload.AnnotationRollout), nil if nothing is saved. SavedProblem is why it could
 	// not be read.
 	Saved        *rollout.Saved
 	SavedProblem string
@@ -35,7 +35,7 @@ type Observed struct {
 	Recalled *strategy.Revision
 	// ExtraStatus is rollout.AnnotationExtraStatus, "" when it is absent.
 	ExtraStatus string
-	// Busy is operation.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
+	// Busy is workload.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
 	Busy string
 	// Repairer is the user who is repairing the workload (rollout.AnnotationRepair); "" if there is none, or if this
 	// client does the repair.

@@ -48,7 +48,7 @@ func Borrows(ref catalog.WorkloadRef, pointer string) bool {
 	return slices.Contains(BorrowedFields(ref.Lookup()), pointer)
 }
 
-// ReadSaved reads the annotation operation.AnnotationRollout of a workload of that kind. It refuses a value that
+// ReadSaved reads the annotation workload.AnnotationRollout of a workload of that kind. It refuses a value that
 // would restore a field that no rollout borrows: another client wrote it.
 func ReadSaved(ref catalog.WorkloadRef, text string) (*rollout.Saved, error) {
 	saved, err := rollout.ParseSaved(text)

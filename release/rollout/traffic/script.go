@@ -144,53 +144,47 @@ func Custom(script string, raw []byte) func(original Object) (Object, []string, 
 			jsonpatch.Put(original, pathSpec, jsonpatch.Normalise(spec))
 		}
 		for _, part := range []string{"labels", "annotations"} {
-			returned, said := out[part].(map[string]any)
-			if !said {
-				continue
-			}
-			was := digStrings(original, "metadata", part)
-			if part == "annotations" {
-				was = ownAnnotations(original)
-			}
-			changed, err := changedKeys(script, part, was, returned)
-			if err != nil {
-				return nil, nil, err
-			}
-			for key, value := range changed {
-				path := "/metadata/" + part + "/" + jsonpatch.Escape(key)
-				paths = append(paths, path)
-				if value == nil {
-					jsonpatch.Drop(original, path)
-				} else {
-					jsonpatch.Put(original, path, *value)
+			if returned, said := out[part].(map[string]any); said {
+				changed, err := putMetadata(original, script, part, returned)
+				if err != nil {
+					return nil, nil, err
 				}
+				paths = append(paths, changed...)
 			}
 		}
 		return original, paths, nil
 	}
 }
 
-// changedKeys returns the keys whose values a script has changed, added or (nil) removed.
-func changedKeys(script, part string, was map[string]string, returned map[string]any) (map[string]*string, error) {
-	out := map[string]*string{}
+// putMetadata makes the labels or annotations of an object what a script returned; paths are the places that it
+// changes.
+func putMetadata(o Object, script, part string, returned map[string]any) (paths []string, err error) {
+	was := digStrings(o, "metadata", part)
+	if part == "annotations" {
+		was = ownAnnotations(o)
+	}
+	place := func(key string) string {
+		path := "/metadata/" + part + "/" + jsonpatch.Escape(key)
+		paths = append(paths, path)
+		return path
+	}
 	for key, value := range returned {
 		text, ok := value.(string)
-		if !ok {
+		switch old, there := was[key]; {
+		case !ok:
 			return nil, refuse("script %s returned %s.%s, which is not a string", script, part, key)
-		}
-		if reserved(key, text) {
+		case reserved(key, text):
 			return nil, refuse("script %s returned %s.%s, which a script may not change", script, part, key)
-		}
-		if old, there := was[key]; !there || old != text {
-			out[key] = &text
+		case !there || old != text:
+			jsonpatch.Put(o, place(key), text)
 		}
 	}
 	for key := range was {
 		if _, still := returned[key]; !still {
-			out[key] = nil
+			jsonpatch.Drop(o, place(key))
 		}
 	}
-	return out, nil
+	return paths, nil
 }
 
 // originalSpecOf returns the value of rollout.AnnotationOriginalSpec for a custom object; "" if another client has
