@@ -42,8 +42,8 @@ func startSize(req Request, seen Observed) (target int32, grow bool) {
 func step(seen Observed, size int32) *workload.Write {
 	next := *seen.Original
 	next.Requested = new(size)
-	return &workload.Write{Step: "step", ExpectedClaim: seen.Claim, Replicas: next.Requested, ExpectedReplicas: seen.Replicas,
-		Annotations: map[string]string{workload.AnnotationOriginal: next.String()}}
+	return &workload.Write{Step: "step", ExpectedClaim: seen.Claim, Replicas: next.Requested,
+		ExpectedReplicas: seen.Replicas, Annotations: map[string]string{workload.AnnotationOriginal: next.String()}}
 }
 
 // targetNote returns a note on the final size, if it differs from the size that is set now.

@@ -74,7 +74,8 @@ func waitForBudget(req Request, seen Observed, d workload.NextAction) workload.N
 	progress := fmt.Sprintf("%s, %s still to go", readyOf(seen), podNames(d.Delete))
 	next := wait(req, seen, progress)
 	if next.Action == workload.ActWait {
-		next.Reason, next.RecheckAfter, next.WatchPods = progress+": "+seen.BlockedByBudget, workload.BudgetRetryInterval, true
+		next.Reason, next.WatchPods = progress+": "+seen.BlockedByBudget, true
+		next.RecheckAfter = workload.BudgetRetryInterval
 	}
 	return next
 }

@@ -134,12 +134,7 @@ func CurrentHolder(ours, claim string) string {
 }
 
 // SameJSON reports whether two JSON values are equal; null and absent are equal.
-func SameJSON(a, b json.RawMessage) bool {
-	if AbsentJSON(a) || AbsentJSON(b) {
-		return AbsentJSON(a) == AbsentJSON(b)
-	}
-	return bytes.Equal(Canonical(a), Canonical(b))
-}
+func SameJSON(a, b json.RawMessage) bool { return bytes.Equal(Canonical(a), Canonical(b)) }
 
 // Canonical returns JSON with sorted keys and without blanks; null for an empty value, and invalid JSON unchanged.
 func Canonical(raw json.RawMessage) json.RawMessage {

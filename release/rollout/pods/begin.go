@@ -146,18 +146,12 @@ func BeginWithMove(tech Technique, req rollout.BeginRequest, seen Observed,
 	if m.Write == nil || m.Write.Template == nil || len(m.Write.Settings) > 0 || m.Ends {
 		return d
 	}
-	d.Write, d.Reason, d.Begun.TemplateWritten = mergeWrites(d.Write, m.Write), d.Reason+"; "+m.Reason, true
+	w := d.Write
+	w.Step, w.Template, w.KeepTemplate = w.Step+"+"+m.Write.Step, m.Write.Template, m.Write.KeepTemplate
+	maps.Copy(w.Annotations, m.Write.Annotations)
+	w.Remove = append(w.Remove, m.Write.Remove...)
+	d.Reason, d.Begun.TemplateWritten = d.Reason+"; "+m.Reason, true
 	return d
-}
-
-// mergeWrites returns the claim's write with the move's write merged in.
-func mergeWrites(claim, move *workload.Write) *workload.Write {
-	w := *move
-	w.Step, w.ExpectedClaim, w.OnlyIfUnchanged, w.Claim = claim.Step+"+"+move.Step, claim.ExpectedClaim,
-		claim.OnlyIfUnchanged, claim.Claim
-	w.Annotations, w.Remove = maps.Clone(claim.Annotations), slices.Concat(claim.Remove, move.Remove)
-	maps.Copy(w.Annotations, move.Annotations)
-	return &w
 }
 
 // beginDeclared adds to the first write what is needed for a workload that declares the new version in its own

@@ -44,7 +44,9 @@ func (r *Reader) strategy(v strictyaml.Value, legacy bool) draft {
 	case canary.Present() && blueGreen.Present():
 		r.Refuse(v.Path(), "has both canary and blueGreen: keep one")
 	case blueGreen.Present():
-		r.blueGreen(&d, blueGreen)
+		d.Style = StyleBlueGreen
+		r.commonFields(&d, blueGreen, blueGreen.Mapping("steps", "trafficRoutings", "failureThreshold",
+			"trafficRoutingRef", "disableGenerateCanaryService"))
 	case canary.Present():
 		r.canary(&d, canary)
 	case legacy:
@@ -73,12 +75,6 @@ func (r *Reader) canary(d *draft, v strictyaml.Value) {
 	}
 	r.commonFields(d, v, m)
 	d.PatchPodTemplateMetadata = r.podMetadata(m.Optional("patchPodTemplateMetadata"))
-}
-
-func (r *Reader) blueGreen(d *draft, v strictyaml.Value) {
-	m := v.Mapping("steps", "trafficRoutings", "failureThreshold", "trafficRoutingRef", "disableGenerateCanaryService")
-	d.Style = StyleBlueGreen
-	r.commonFields(d, v, m)
 }
 
 func (r *Reader) commonFields(d *draft, v strictyaml.Value, m strictyaml.Mapping) {

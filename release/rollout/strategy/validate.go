@@ -122,13 +122,9 @@ const allPodsPercent = "100%"
 
 func formatPercent(n int32) string { return fmt.Sprintf("%d%%", n) }
 
-// stepField returns the path of a key of step i, counted from 0; with key "" the path of the step itself.
+// stepField returns the path of a key of step i, counted from 0.
 func (d *draft) stepField(i int, key string) string {
-	field := strictyaml.Index(strictyaml.Join(d.body, "steps"), i)
-	if key == "" {
-		return field
-	}
-	return strictyaml.Join(field, key)
+	return strictyaml.Join(strictyaml.Index(strictyaml.Join(d.body, "steps"), i), key)
 }
 
 // shareKey returns the key of a step's percentage of traffic.

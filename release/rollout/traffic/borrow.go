@@ -71,9 +71,9 @@ type Borrowed struct {
 	hasSaved bool
 }
 
-// Borrowable is what a release may change of an object, and so what may be restored on it: a place, or what a script may
-// change. The original is saved in an annotation, which any client that may edit the object can change: it is never
-// applied to other places.
+// Borrowable is what a release may change of an object, and so what may be restored on it: a place, or what a script
+// may change. The original is saved in an annotation, which any client that may edit the object can change: it is
+// never applied to other places.
 type Borrowable string
 
 // The kinds of Borrowable.
@@ -384,7 +384,8 @@ func (c Created) CheckClaim(h Claimant) error {
 // AnnotatePlaces returns an object to be created with the annotation of the places that the release owns.
 func AnnotatePlaces(desired Object, paths []string) Object {
 	out := clone(desired)
-	jsonpatch.Put(out, jsonpatch.Annotation(AnnotationPlaces), string(jsonpatch.Encode(slices.Sorted(slices.Values(paths)))))
+	list := jsonpatch.Encode(slices.Sorted(slices.Values(paths)))
+	jsonpatch.Put(out, jsonpatch.Annotation(AnnotationPlaces), string(list))
 	return out
 }
 

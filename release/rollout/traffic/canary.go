@@ -46,7 +46,8 @@ func CanaryService(stable Object, name string, v Version) Object {
 		delete(port, "nodePort")
 	}
 	spec["selector"] = jsonpatch.Normalise(v.selector(SelectorOf(stable)))
-	return Object{"apiVersion": "v1", "kind": "Service", "metadata": createdMetadata(stable, name, annotationsOf(stable), v), "spec": spec}
+	meta := createdMetadata(stable, name, annotationsOf(stable), v)
+	return Object{"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
 }
 
 // SelectorOf returns the selector of a Service.

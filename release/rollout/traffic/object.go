@@ -73,10 +73,6 @@ func Number(value any) (int64, bool) {
 	switch n := value.(type) {
 	case int64:
 		return n, true
-	case int:
-		return int64(n), true
-	case int32:
-		return int64(n), true
 	case float64:
 		return int64(n), n == float64(int64(n))
 	default:
