@@ -210,7 +210,7 @@ func (w Waiting) Next() NextAction {
 	for _, p := range w.Pods {
 		if p.Stuck() && w.CanFail(p) {
 			stuck++
-			left = min(left, w.patienceLeft(p))
+			left = min(left, w.PatienceLeft(p, w.Deadline))
 		}
 	}
 	troubled := stuck > w.Tolerated
@@ -228,14 +228,14 @@ func (w Waiting) Next() NextAction {
 	return d
 }
 
-// patienceLeft returns how long a stuck pod may remain stuck; 0 if its problem cannot pass. A problem from before the
+// PatienceLeft returns how long a stuck pod may remain stuck; 0 if its problem cannot pass. A problem from before the
 // job counts from the start of the job.
-func (w Waiting) patienceLeft(p Pod) time.Duration {
+func (s Snapshot) PatienceLeft(p Pod, deadline time.Duration) time.Duration {
 	if p.Severity() == fatal {
 		return 0
 	}
-	patience := min(w.Deadline/2, PatienceLimit)
-	return min(patience, patience-min(w.Elapsed, w.Now.Sub(p.Since)))
+	patience := min(deadline/2, PatienceLimit)
+	return min(patience, patience-min(s.Elapsed, s.Now.Sub(p.Since)))
 }
 
 // WorstPodReason returns the reason of the pod with the highest rank: "pod order-abc: ImagePullBackOff: Back-off
