@@ -213,8 +213,7 @@ func (a *Activities) create(ctx context.Context, p place, desired traffic.Object
 		return a.classifyWriteError(ctx, p, nil, err)
 	}
 	failpoint.Hit("traffic." + p.Resource.Resource + ".create.before")
-	jsonpatch.Put(signed, jsonpatch.Annotation(rollout.AnnotationWritten), traffic.Digest(kept, paths))
-	_, err = a.cluster.Create(ctx, p.Ref, meta(signed), false)
+	_, err = a.cluster.Create(ctx, p.Ref, meta(traffic.Stamped(signed, traffic.Digest(kept, paths))), false)
 	failpoint.Hit("traffic." + p.Resource.Resource + ".create.after")
 	if err != nil {
 		return a.classifyWriteError(ctx, p, nil, err)

@@ -389,6 +389,13 @@ func AnnotatePlaces(desired Object, paths []string) Object {
 	return out
 }
 
+// Stamped returns an object to be created with the digest of what the API server will keep of it.
+func Stamped(desired Object, digest string) Object {
+	out := clone(desired)
+	jsonpatch.Put(out, jsonpatch.Annotation(rollout.AnnotationWritten), digest)
+	return out
+}
+
 // PlanWrite decides what to write so that the object is as desired in these places; nil if nothing. The object must
 // exist. It fails with failure.Refused if no release created it, failure.Claimed, or failure.Drift if another client
 // has edited it.
