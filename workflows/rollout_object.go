@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"reflect"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -38,7 +39,7 @@ type objectPublisher struct {
 	machine *machine.Machine
 	object  *rollout.ObjectRef
 	// shown is what the object shows, sent what is being written.
-	shown, sent *rollout.Shown
+	shown, sent *rollout.View
 	running     bool
 	ended       bool
 	result      rollout.PublishResult
@@ -85,7 +86,7 @@ func (p *objectPublisher) needsWrite() bool {
 	if p.pending && now.AnsweredState <= p.answered && !p.machine.Finished() {
 		return false
 	}
-	return p.shown == nil || *p.shown != now
+	return p.shown == nil || !reflect.DeepEqual(*p.shown, now)
 }
 
 // publish begins the next write if one is due.
@@ -111,7 +112,7 @@ func (p *objectPublisher) publish() {
 
 // earliestWrite returns when a state may be written. A state that waits for a decision or answers a command is written
 // at once, except while the previous answer has to stay visible.
-func (p *objectPublisher) earliestWrite(now rollout.Shown) time.Time {
+func (p *objectPublisher) earliestWrite(now rollout.View) time.Time {
 	answers := p.shown == nil || now.AnsweredState > p.shown.AnsweredState || now.Generation > p.shown.Generation
 	switch {
 	case p.machine.Finished() && p.failed == 0:
@@ -133,9 +134,9 @@ func (p *objectPublisher) scheduleMinor(now time.Time) {
 }
 
 // isWaiting reports whether the release waits for a user or a time.
-func isWaiting(s rollout.Shown) bool {
-	return s.WaitKind == rollout.WaitApproval || s.WaitKind == rollout.WaitTimer || s.WaitKind == rollout.WaitWindow ||
-		s.WaitKind == rollout.WaitResume || s.WaitKind == rollout.WaitDrift
+func isWaiting(v rollout.View) bool {
+	w := v.Status.WaitingFor
+	return w != nil && w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic && w.Kind != rollout.WaitParty
 }
 
 // wakeAt wakes the loop at the given time, unless it wakes earlier.

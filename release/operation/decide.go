@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -14,7 +15,7 @@ import (
 var operations = map[plan.Operation]struct {
 	begin, next func(Request, Observed) workload.NextAction
 }{
-	plan.Start:   {beginStarting, continueStarting},
+	plan.Start:   {beginStarting, continueSizing},
 	plan.Stop:    {beginStopping, continueStopping},
 	plan.Restart: {beginReplacing, continueReplacing},
 
@@ -125,7 +126,10 @@ func decideFree(req Request, seen Observed) workload.NextAction {
 		return takeOver(req, seen, "first restore what an earlier release borrowed; its claim was removed")
 	case seen.Ending != nil && seen.Original == nil:
 		// The last write of this operation released the claim; only its result was lost.
-		return actionOf(*seen.Ending)
+		if end := *seen.Ending; end.Failure == nil {
+			return workload.NextAction{Action: workload.ActDone, Reason: end.Result.Message, Result: end.Result}
+		}
+		return workload.Fail(seen.Ending.Failure)
 	case seen.Held:
 		return claimLost(req, seen)
 	}
@@ -163,15 +167,9 @@ func begin(req Request, seen Observed) workload.NextAction {
 // itself.
 func claimWrite(req Request, seen Observed, saved Original) *workload.Write {
 	saved.Operation, saved.Begun, saved.BegunAt = req.Operation, true, seen.Now.UTC()
-	if saved.FromRevision == "" {
-		saved.FromRevision = seen.Revision
-	}
-	if setsVersion(req.Operation) {
-		saved.FromPackage, saved.Before = seen.Package, seen.Template
-	}
-	if req.Workload.WorkloadRef.Sized() {
-		saved.FromReplicas = new(seen.Replicas)
-	}
+	from := saved.FromRevision
+	saved.Change = changeFrom(req, seen)
+	saved.FromRevision = cmp.Or(from, saved.FromRevision)
 	return &workload.Write{Step: "begin", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true, Claim: req.Claim,
 		Annotations: map[string]string{workload.AnnotationOriginal: saved.String()}}
 }
@@ -181,13 +179,6 @@ func claimLost(req Request, seen Observed) workload.NextAction {
 		"%s: another client removed this release's claim (annotation %s): %s. No further changes are made; check its "+
 			"size and update settings "+
 			"by hand", req.Workload, workload.AnnotationClaimedBy, workload.CurrentHolder(req.Claim, seen.Claim)))
-}
-
-func actionOf(end workload.Ending) workload.NextAction {
-	if end.Failure != nil {
-		return workload.Fail(end.Failure)
-	}
-	return workload.NextAction{Action: workload.ActDone, Reason: end.Result.Message, Result: end.Result}
 }
 
 // rolloutName returns the workflow ID of the rollout that saved its state on a workload, or the annotation's name if it

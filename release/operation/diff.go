@@ -60,10 +60,17 @@ func DiffOf(req Request, seen Observed, d workload.NextAction, template []worklo
 	}
 	out.Template = template
 	if req.replaces() && !req.scalesToZero() {
-		out.Pods = replacedPods(req, seen)
+		out.Pods = seen.Replicas
+		if seen.Marker == req.Marker { // the controller has not replaced these yet
+			out.Pods = max(0, seen.Replicas-seen.Updated)
+		}
 	}
 	if req.Package != nil && req.Package.SHA256 == "" {
-		out.noteUnfetched(seen)
+		out.Unknown = "the package's digest is known once it is fetched"
+		if seen.Package != "" {
+			out.Unknown = fmt.Sprintf("%s: if it is sha256:%s, which runs now, no pod is replaced", out.Unknown,
+				seen.Package)
+		}
 	}
 	return out
 }
@@ -82,22 +89,42 @@ func finalSize(req Request, seen Observed) int32 {
 	return seen.Replicas
 }
 
-// replacedPods returns how many pods do not have the operation's template. If the template is already set, these are
-// the pods that the workload's controller has not replaced yet.
-func replacedPods(req Request, seen Observed) int32 {
-	if seen.Marker == req.Marker {
-		return max(0, seen.Replicas-seen.Updated)
-	}
-	return seen.Replicas
-}
-
-// noteUnfetched notes what is unknown until the package is fetched.
-func (d *Diff) noteUnfetched(seen Observed) {
-	d.Unknown = "the package's digest is known once it is fetched"
-	if seen.Package != "" {
-		d.Unknown = fmt.Sprintf("%s: if it is sha256:%s, which runs now, no pod is replaced", d.Unknown, seen.Package)
-	}
-}
-
 // DiffMarker is a placeholder for the marker of a task: a diff has no task.
 const DiffMarker = "(the task)"
+
+// BudgetWarning describes in advance how a PodDisruptionBudget affects an operation, "" if it does not. A budget only
+// limits evictions: a workload's own controller ignores it, and Slipway uses evictions for the pods that it removes
+// itself.
+func BudgetWarning(req Request, seen Observed, b workload.Budget) string {
+	switch {
+	case seen.Replicas == 0 || !req.removesPods(seen):
+		return ""
+	case req.replaces() && byDeletion(req, seen) && b.Allowed == 0:
+		return fmt.Sprintf("%s: PodDisruptionBudget %s lets none of its pods go now: %s %s waits until it does, and "+
+			"fails at its deadline (%d s)",
+			req.Workload, b.Name, req.Operation, req.Method, req.DeadlineSeconds)
+	case req.replaces() && byDeletion(req, seen):
+		if req.Method == plan.Sequential || b.Allowed >= seen.Replicas {
+			return ""
+		}
+		return fmt.Sprintf("%s: PodDisruptionBudget %s lets %d of its %d pods go at a time: %s %s doesn't remove all "+
+			"of them at once",
+			req.Workload, b.Name, b.Allowed, seen.Replicas, req.Operation, req.Method)
+	case req.Method == plan.Parallel && b.Allowed < seen.Replicas:
+		return fmt.Sprintf("%s: %s %s removes all of its pods at once, and PodDisruptionBudget %s doesn't prevent "+
+			"that, since its own controller "+
+			"deletes them: use SEQUENTIAL to remove one at a time", req.Workload, req.Operation, req.Method, b.Name)
+	}
+	return ""
+}
+
+// removesPods reports whether the operation removes existing pods.
+func (r Request) removesPods(seen Observed) bool {
+	switch r.Operation {
+	case plan.Start:
+		return false
+	case plan.Restore:
+		return r.replaces() || restoredSize(r, seen) < seen.Replicas
+	}
+	return true
+}

@@ -26,9 +26,11 @@ func setsVersion(operation plan.Operation) bool {
 	return operation.Deploys() || operation == plan.Restore
 }
 
-// pastTense returns the past participle of an operation that replaces pods, for messages.
+// pastTense returns the past participle of an operation other than STOP, for messages.
 func pastTense(operation plan.Operation) string {
 	switch operation {
+	case plan.Start:
+		return "started"
 	case plan.Restart:
 		return "restarted"
 	case plan.Restore:
@@ -172,7 +174,8 @@ func finishReplacing(req Request, seen Observed) workload.NextAction {
 	if seen.UpdateType == workload.UpdateRecreate {
 		message += "; its update type is Recreate, so all of them went down before new ones came up"
 	}
-	return finish(req, seen, workload.Result{Message: message, Change: revision.Change{ToRevision: podRevision(req, seen, true)}})
+	return finish(req, seen, workload.Result{Message: message,
+		Change: revision.Change{ToRevision: podRevision(req, seen, true)}})
 }
 
 // allReplaced reports whether, according to the status, every pod has the newest template and is ready, and no other
@@ -260,18 +263,15 @@ func continueDeleting(req Request, seen Observed) workload.NextAction {
 // them makes no further pod unavailable (smallest ordinal first, the order in which a StatefulSet creates them again).
 // The others follow, largest ordinal first, as in a StatefulSet's own update.
 func oldPods(req Request, seen Observed) []workload.Pod {
-	old := slices.DeleteFunc(slices.Clone(seen.Pods), func(p workload.Pod) bool { return p.Marker == req.Marker || !p.Alive() })
+	old := slices.DeleteFunc(slices.Clone(seen.Pods), func(p workload.Pod) bool {
+		return p.Marker == req.Marker || !p.Alive()
+	})
 	slices.SortFunc(old, func(a, b workload.Pod) int {
 		byOrdinal := cmp.Compare(a.Ordinal, b.Ordinal)
-		switch {
-		case a.Ready != b.Ready && b.Ready:
-			return -1
-		case a.Ready != b.Ready:
-			return 1
-		case a.Ready:
+		if a.Ready {
 			byOrdinal = -byOrdinal
 		}
-		return cmp.Or(byOrdinal, cmp.Compare(a.Name, b.Name))
+		return cmp.Or(workload.Rank(a.Ready)-workload.Rank(b.Ready), byOrdinal, cmp.Compare(a.Name, b.Name))
 	})
 	return old
 }

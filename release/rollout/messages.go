@@ -31,7 +31,7 @@ type Subject struct {
 	// UID is the workload's UID as Begin found it, "" until then. Another object of the same name is not the claimed
 	// one.
 	UID string `json:"uid,omitempty"`
-	// Claim is operation.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that
+	// Claim is workload.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that
 	// may be replaced.
 	Claim    string `json:"claim"`
 	TakeOver string `json:"takeOver,omitempty"`
@@ -243,7 +243,7 @@ type MoveResult struct {
 }
 
 // RouteAction is one change of the traffic.
-type RouteAction string
+type RouteAction = FinalMove
 
 // The changes. Each is level-based: repeating it changes nothing.
 const (
@@ -296,7 +296,7 @@ type RouteResult struct {
 }
 
 // FinishAction is one move of finalising on the workload.
-type FinishAction string
+type FinishAction = FinalMove
 
 // The moves.
 const (

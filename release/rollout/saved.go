@@ -2,15 +2,13 @@ package rollout
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/digest"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
@@ -153,7 +151,7 @@ func ParseSaved(text string) (*Saved, error) {
 
 // SavedOn returns the value of operation.AnnotationRollout on a workload with these labels and annotations; "" if
 // nothing is saved, or if the value is a copy that kubectl rollout undo restored from a ReplicaSet. An undo keeps the
-// labels, and operation.LabelRollout names the release that saved something. If the claim is still that release's,
+// labels, and workload.LabelRollout names the release that saved something. If the claim is still that release's,
 // nothing was undone, and the value is returned as it is.
 func SavedOn(labels, annotations map[string]string) string {
 	text, mark := annotations[workload.AnnotationRollout], labels[workload.LabelRollout]
@@ -170,7 +168,7 @@ func SavedOn(labels, annotations map[string]string) string {
 	return text
 }
 
-// Mark is the value of operation.LabelRollout that belongs to it: a digest of the claim under which it was saved.
+// Mark is the value of workload.LabelRollout that belongs to it: a digest of the claim under which it was saved.
 func (s Saved) Mark() string { return markOf(s.Claim) }
 
 func markOf(claim string) string { return digest.Of(claim)[:16] }
@@ -183,227 +181,57 @@ func (r SettledState) String() string { return toJSON(r) }
 
 func toJSON(v any) string { return string(jsonpatch.Encode(v)) }
 
-// RecoverText returns the value of AnnotationRecover: plain kubectl commands that restore the workload and its traffic
-// from any state of the rollout, in the safe order of finalising, first to the stable version, then to the new one.
-func RecoverText(saved Saved, w catalog.Workload) string {
-	r := recovery{saved: saved, w: w, kind: w.WorkloadRef.Lookup(), name: w.WorkloadRef.Name}
-	r.resource = r.kind.Resource.GroupResource().String() // two API groups have a StatefulSet
-	lines := slices.Concat(
-		[]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails " +
-			"because it is empty had nothing to give back."},
-		[]string{"# to the stable version"}, r.commands(SideStable), []string{"# to the new version"},
-		r.commands(SideNew))
-	return strings.Join(lines, "\n") + "\n"
-}
-
-// recovery writes the commands for one workload.
-type recovery struct {
-	saved          Saved
-	w              catalog.Workload
-	kind           workload.Kind
-	name, resource string
-}
-
-// commands returns the commands to one side, in the order of finalising: traffic leaves the pods that will be deleted
-// first. Before the first command, the objects are marked as under repair, so that neither the API server's guard nor a
-// restarted engine interferes.
-func (r recovery) commands(to Side) []string {
-	services, canaryServices := r.services()
-	take, leave, end := r.repair("=recover"), r.repair("-"), r.end()
-	switch {
-	case to == SideStable:
-		return slices.Concat(take, r.routes(), r.pods(to), services, canaryServices, end, leave)
-	case r.saved.Style == strategy.StyleCanary:
-		return slices.Concat(take, services, r.pods(to), r.routes(), canaryServices, end, leave)
-	}
-	return slices.Concat(take, services, r.routes(), canaryServices, r.pods(to), end, leave)
-}
-
-// repair sets or removes AnnotationRepair on every object that is borrowed, the workload last.
-func (r recovery) repair(value string) (out []string) {
-	annotate := func(resource, name string) {
-		out = append(out, r.kubectl("annotate --overwrite %s %s %s%s", resource, name, AnnotationRepair, value))
-	}
-	for _, t := range r.saved.Routings {
-		if !r.saved.DisableGenerateCanaryService {
-			annotate("services", t.Service)
-		}
-		if t.HTTPRoute != "" {
-			annotate(resourceHTTPRoutes, t.HTTPRoute)
-		}
-		for _, c := range t.Custom {
-			annotate(customResource(c), c.Name)
-		}
-	}
-	for _, name := range r.saved.Autoscalers {
-		annotate(resourceAutoscalers, name)
-	}
-	annotate(r.resource, r.name)
-	return out
-}
-
-// kubectl's unambiguous names of these kinds.
+// The names by which tools of Kruise Rollouts recognise a release. A release of a Rollout object writes them where
+// those tools look for them. (https://github.com/openkruise/rollouts/blob/master/pkg/util/constant.go)
 const (
-	resourceHTTPRoutes  = "httproutes.gateway.networking.k8s.io"
-	resourceAutoscalers = "horizontalpodautoscalers.v2.autoscaling"
+	// LabelRolloutID and LabelBatchID are on the pods that a release created: its rollout ID, and the step that created
+	// them, from 1.
+	LabelRolloutID = "rollouts.kruise.io/rollout-id"
+	LabelBatchID   = "rollouts.kruise.io/rollout-batch-id"
+	// AnnotationInProgressing is on the workload while its release lasts: {"rolloutName": …}.
+	AnnotationInProgressing = "rollouts.kruise.io/in-progressing"
+	// LabelStableRevision is the revision that served before, on the workload while its release lasts.
+	LabelStableRevision = "rollouts.kruise.io/stable-revision"
+	// AnnotationExtraStatus reports a Deployment's new pods while a step pauses: {"updatedReadyReplicas": …,
+	// "expectedUpdatedReplicas": …}.
+	AnnotationExtraStatus = "rollouts.kruise.io/deployment-extra-status"
+	// AnnotationOriginalStrategy is on the workload of a blue-green while its release lasts: the limits that it had
+	// before.
+	AnnotationOriginalStrategy = "rollouts.kruise.io/original-deployment-strategy"
+	// AnnotationOriginalSpec is on a custom object while a release routes by it: its original {"spec", "labels",
+	// "annotations"}.
+	AnnotationOriginalSpec = "rollouts.kruise.io/original-spec-configuration"
+	// LabelCanaryDeployment is on the extra Deployment: the name of the workload that it belongs to.
+	LabelCanaryDeployment = "rollouts.kruise.io/canary-deployment"
 )
 
-func customResource(ref strategy.ObjectRef) string {
-	group, version, _ := strings.Cut(ref.APIVersion, "/")
-	return ref.Kind + "." + version + "." + group
+// InProgressing is the value of AnnotationInProgressing.
+func InProgressing(rollout string) string {
+	return toJSON(map[string]string{"rolloutName": rollout})
 }
 
-func (r recovery) kubectl(format string, args ...any) string {
-	return "kubectl -n " + r.w.Namespace + " " + fmt.Sprintf(format, args...)
+// ExtraStatus is the value of AnnotationExtraStatus.
+func ExtraStatus(ready, expected int32) string {
+	return toJSON(struct {
+		Ready    int32 `json:"updatedReadyReplicas"`
+		Expected int32 `json:"expectedUpdatedReplicas"`
+	}{ready, expected})
 }
 
-// restore undoes what was done to an object, with the patch in its annotation.
-func (r recovery) restore(resource, name string) string {
-	path := strings.ReplaceAll(AnnotationRestore, ".", `\.`)
-	return r.kubectl(`patch %s %s --type=json -p "$(%s)"`, resource, name,
-		r.kubectl(`get %s %s -o jsonpath='{.metadata.annotations.%s}'`, resource, name, path))
+// OriginalStrategy is the value of AnnotationOriginalStrategy.
+type OriginalStrategy struct {
+	MaxUnavailable          *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	MaxSurge                *intstr.IntOrString `json:"maxSurge,omitempty"`
+	MinReadySeconds         int32               `json:"minReadySeconds,omitempty"`
+	ProgressDeadlineSeconds *int32              `json:"progressDeadlineSeconds,omitempty"`
 }
 
-func (r recovery) services() (stable, canary []string) {
-	if r.saved.DisableGenerateCanaryService {
-		return nil, nil
-	}
-	for _, t := range r.saved.Routings {
-		stable = append(stable, r.restore("services", t.Service))
-		canary = append(canary, r.kubectl("delete services %s --ignore-not-found", t.CanaryService()))
-	}
-	return stable, canary
-}
+// String is the annotation's value.
+func (s OriginalStrategy) String() string { return toJSON(s) }
 
-func (r recovery) routes() []string {
-	var out []string
-	for _, t := range r.saved.Routings {
-		switch {
-		case t.Ingress != nil:
-			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found",
-				t.Ingress.Name+strategy.CanarySuffix))
-		case t.HTTPRoute != "":
-			out = append(out, r.restore(resourceHTTPRoutes, t.HTTPRoute))
-		}
-		for _, c := range t.Custom {
-			out = append(out, r.restore(customResource(c), c.Name))
-		}
-	}
-	return out
-}
-
-// end removes what is left when the pods are restored: the extra workload, pinned autoscalers, and the marks on the
-// workload.
-func (r recovery) end() (out []string) {
-	if r.saved.CanaryWorkload != "" {
-		out = append(out, r.kubectl("delete deployments.apps %s --ignore-not-found", r.saved.CanaryWorkload))
-	}
-	for _, name := range r.saved.Autoscalers {
-		out = append(out, r.restore(resourceAutoscalers, name))
-	}
-	labels := "slipway.io/claimed- slipway.io/rollout-"
-	annotations := []string{workload.AnnotationClaimedBy, AnnotationSettled, workload.AnnotationRollout,
-		AnnotationRecover}
-	if r.saved.Declared != "" {
-		labels += " " + LabelStableRevision + "-"
-		annotations = append(annotations, AnnotationNext, AnnotationInProgressing, AnnotationExtraStatus,
-			AnnotationOriginalStrategy)
-	}
-	return append(out, r.kubectl("label %s %s %s", r.resource, r.name, labels),
-		r.kubectl("annotate %s %s %s-", r.resource, r.name, strings.Join(annotations, "- ")))
-}
-
-// pods restores template and settings in one patch, waits until every pod is of that version, and then restores the
-// settings that come last.
-func (r recovery) pods(to Side) []string {
-	source, undo := r.template(to)
-	if r.saved.Style == strategy.StyleCanary && source == "" {
-		return nil
-	}
-	var ops []jsonpatch.Op
-	if source != "" {
-		ops = append(ops, jsonpatch.Replace("/spec/template", "TEMPLATE"))
-	}
-	first, last := r.settings()
-	body := quotedPatch(slices.Concat(ops, undo, first))
-	if source != "" {
-		body = strings.Replace(body, `\"TEMPLATE\"`, "$("+source+")", 1)
-	}
-	out := []string{r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, body), r.waitUpdated()}
-	if len(last) > 0 {
-		out = append(out, r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, quotedPatch(last)))
-	}
-	return out
-}
-
-// template returns the command that prints the target template, "" if the live one stays, and the operations that clean
-// it.
-func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
-	const base = "/spec/template/metadata"
-	if to == SideNew && r.saved.Style == strategy.StyleCanary {
-		undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(strategy.LabelCanaryOf)))
-		if m := r.saved.CanaryMetadata; m != nil {
-			undo = slices.Concat(undo, removals(base+"/labels/", m.Labels),
-				removals(base+"/annotations/", m.Annotations))
-		}
-		return r.kubectl("get deployments.apps %s -o jsonpath='{.spec.template}'", r.saved.CanaryWorkload), undo
-	}
-	revision := r.saved.Stable
-	if to == SideNew {
-		revision = r.saved.Canary
-	}
-	switch {
-	case revision == "" || r.saved.Style == strategy.StyleCanary && r.saved.Declared == "":
-		return "", nil
-	case r.kind.Revisions == workload.ReplicaSets:
-		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.name, revision),
-			[]jsonpatch.Op{jsonpatch.Remove(base + "/labels/" + jsonpatch.Escape(r.kind.RevisionLabel))}
-	}
-	return r.kubectl("get controllerrevisions.apps %s -o jsonpath='{.data.spec.template}'", revision),
-		[]jsonpatch.Op{jsonpatch.Remove("/spec/template/$patch")}
-}
-
-// removals returns the operations that remove the keys of m below path.
-func removals(path string, m map[string]string) (out []jsonpatch.Op) {
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, jsonpatch.Remove(path+jsonpatch.Escape(k)))
-	}
-	return out
-}
-
-// settings returns the patches that restore the borrowed fields; last are those for after the pods have moved: a
-// Deployment's strategy type Recreate.
-func (r recovery) settings() (first, last []jsonpatch.Op) {
-	for _, path := range slices.Sorted(maps.Keys(r.saved.Settings)) {
-		value := r.saved.Settings[path]
-		if len(value) == 0 {
-			value = json.RawMessage("null")
-		}
-		var strategy struct{ Type string }
-		if json.Unmarshal(value, &strategy) == nil && strategy.Type == "Recreate" {
-			first = append(first, jsonpatch.Add(path, map[string]string{"type": "RollingUpdate"}))
-			last = append(last, jsonpatch.Add(path, value))
-		} else {
-			first = append(first, jsonpatch.Add(path, value))
-		}
-	}
-	return first, last
-}
-
-// waitUpdated returns the command that waits until every pod is of the target version.
-func (r recovery) waitUpdated() string {
-	if r.kind.Resource.Group == appsv1.GroupName {
-		return r.kubectl("rollout status %s/%s", r.resource, r.name)
-	}
-	return r.kubectl("wait %s/%s --for=jsonpath='{.status.%s}'=%d --timeout=-1s", r.resource, r.name,
-		r.kind.UpdatedField, r.saved.Replicas)
-}
-
-// quotedPatch returns a patch as one shell word in which the shell expands nothing.
-func quotedPatch(ops []jsonpatch.Op) string {
-	raw, err := json.Marshal(ops)
-	if err != nil {
-		return err.Error() // values are JSON already: this is unexpected
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(string(raw)) + `"`
+// UnderRepair is the failure of a write to an object that an operator repairs by hand (AnnotationRepair).
+func UnderRepair(object, by string) *failure.Error {
+	return failure.New(failure.Drift, "%s is being repaired by %s: nothing is written to it. When that is done, "+
+		"remove its annotation %s and "+
+		"retry, or end the rollout", object, by, AnnotationRepair)
 }

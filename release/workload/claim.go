@@ -2,7 +2,10 @@ package workload
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+
+	"slipway.io/slipway/release/source"
 )
 
 // Engine identifies a Slipway engine in a claim: UID is unique, Name is for display.
@@ -34,30 +37,21 @@ func (h Holder) String() string {
 	return claim
 }
 
-// ParseHolder parses a claim's value. A value without a run, as a user may write it, is a workflow ID.
-func ParseHolder(value string) (h Holder) {
-	value, h.Engine = cutEngine(value)
-	at := strings.LastIndexByte(value, '@')
-	if at < 0 {
-		h.WorkflowID = value
-		return h
-	}
-	h.WorkflowID, h.RunID = value[:at], value[at+1:]
-	return h
-}
+var (
+	claimWithEngine = regexp.MustCompile(`^(.*)@([^@]*)@([^@/]*)/([^@]+)$`)
+	claimOfRun      = regexp.MustCompile(`^(.*)@([^@]*)$`)
+)
 
-// cutEngine splits the engine off a claim's value. A run ID contains no slash, so a value without an engine is not
-// misread.
-func cutEngine(value string) (string, Engine) {
-	at := strings.LastIndexByte(value, '@')
-	if at < 0 || !strings.Contains(value[:at], "@") {
-		return value, Engine{}
+// ParseHolder parses a claim's value. A run ID contains no slash, so a value without an engine is not misread. A value
+// without a run, as a user may write it, is a workflow ID.
+func ParseHolder(value string) Holder {
+	if m := claimWithEngine.FindStringSubmatch(value); m != nil {
+		return Holder{WorkflowID: m[1], RunID: m[2], Engine: Engine{UID: m[4], Name: m[3]}}
 	}
-	name, uid, named := strings.Cut(value[at+1:], "/")
-	if !named || uid == "" {
-		return value, Engine{}
+	if m := claimOfRun.FindStringSubmatch(value); m != nil {
+		return Holder{WorkflowID: m[1], RunID: m[2]}
 	}
-	return value[:at], Engine{UID: uid, Name: name}
+	return Holder{WorkflowID: value}
 }
 
 // NameFor returns the name of a holder in messages of an engine: its workflow, and its engine if that is another one.
@@ -122,3 +116,64 @@ const QueryState = "state"
 
 // SearchAttributeState is the search attribute that holds a release's state.
 const SearchAttributeState = "SlipwayState"
+
+// Names that Slipway writes on a workload.
+const (
+	// AnnotationClaimedBy holds the workflow, run and engine that are releasing the workload: Holder.String().
+	AnnotationClaimedBy = "slipway.io/claimed-by"
+	// LabelClaimed marks a claimed workload, and every other object that a rollout borrows or creates. One filtered
+	// watch per party and kind (SelectClaimed) therefore covers everything that rollouts and other operations hold.
+	LabelClaimed      = "slipway.io/claimed"
+	LabelClaimedValue = "true"
+	SelectClaimed     = LabelClaimed + "=" + LabelClaimedValue
+	// LabelClaimedServing is the label's value on a Deployment that an operation on a serving holds. SelectClaimed
+	// excludes it: servings have their own watch.
+	LabelClaimedServing = "serving"
+	// AnnotationReplicas stores the size of a workload that STOP scaled to zero.
+	AnnotationReplicas = "slipway.io/replicas"
+	// AnnotationLeftAt is set together with AnnotationReplicas on a workload that an unfinished START or STOP left at
+	// an intermediate size: that size. The stored size is valid only while the workload has no pods or still has that
+	// size; after another client scales it, it is stale.
+	AnnotationLeftAt = "slipway.io/left-at"
+	// AnnotationOriginal holds, as JSON, what the running operation borrowed from the workload and restores at its end.
+	AnnotationOriginal = "slipway.io/original"
+	// AnnotationRestartedBy is set on the pod template by RESTART.
+	AnnotationRestartedBy = "slipway.io/restarted-by"
+	// AnnotationDeployed is set by a deploy on the pod template, and so on its pods: the marker of what was deployed.
+	AnnotationDeployed = source.AnnotationDeployed
+	// AnnotationRollout is on the workload from a rollout's first write to its last: rollout.Saved, as JSON. If it is
+	// there without a claim, a frozen split waits for the next release or for a rollback.
+	AnnotationRollout = "slipway.io/rollout"
+	// LabelRollout is set on a workload together with AnnotationRollout. Its value is a digest of the claim under which
+	// the annotation was written. Without the label, or with another value, the annotation is a stale copy: ReplicaSets
+	// keep copies of their Deployment's annotations, and kubectl rollout undo restores them long after the rollout; it
+	// does not change labels.
+	LabelRollout = AnnotationRollout
+)
+
+// Update types of a workload: spec.strategy.type of a Deployment, spec.updateStrategy.type of the others.
+const (
+	UpdateRolling  = "RollingUpdate"
+	UpdateRecreate = "Recreate"
+	UpdateOnDelete = "OnDelete"
+)
+
+// Settings that an operation may borrow, as JSON Pointers into the object.
+const (
+	PathDeploymentUnavailable = "/spec/strategy/rollingUpdate/maxUnavailable"
+	PathDeploymentSurge       = "/spec/strategy/rollingUpdate/maxSurge"
+	PathUpdateStrategy        = "/spec/updateStrategy"
+	PathUpdateUnavailable     = "/spec/updateStrategy/rollingUpdate/maxUnavailable"
+	PathUpdateSurge           = "/spec/updateStrategy/rollingUpdate/maxSurge"
+)
+
+// Borrowable returns the settings that an operation may borrow.
+func (k Kind) Borrowable() []string {
+	switch {
+	case k.Means == Limits:
+		return []string{PathDeploymentUnavailable, PathDeploymentSurge}
+	case k.PerNode:
+		return []string{PathUpdateUnavailable, PathUpdateSurge}
+	}
+	return []string{PathUpdateStrategy, PathUpdateUnavailable}
+}

@@ -45,10 +45,6 @@ type Snapshot struct {
 	Now        time.Time
 }
 
-// BudgetRetryInterval is the time between two attempts of an eviction that a PodDisruptionBudget refuses: budgets are
-// not watched.
-const BudgetRetryInterval = 2 * time.Second
-
 // Lagging reports whether the workload's controller has not yet observed the newest spec, so that the status describes
 // an older one.
 func (s Snapshot) Lagging() bool { return s.ObservedGeneration < s.Generation }
@@ -64,12 +60,74 @@ func (s Snapshot) CountPods(matches func(Pod) bool) int32 {
 	return n
 }
 
-// PatienceLeft returns how long a stuck pod may remain stuck; 0 if its problem cannot pass. A problem from before the
-// job counts from the start of the job.
-func (s Snapshot) PatienceLeft(p Pod, deadline time.Duration) time.Duration {
-	if p.Severity() == fatal {
-		return 0
-	}
-	patience := min(deadline/2, PatienceLimit)
-	return min(patience, patience-min(s.Elapsed, s.Now.Sub(p.Since)))
+// Pod is the state of one pod that decisions depend on.
+type Pod struct {
+	Name string
+	UID  string
+	// Version is the pod's resourceVersion: a pod is deleted only at the version that was read, so that a late decision
+	// of an abandoned attempt does no harm.
+	Version string
+	// Revision is the hash or name of the pod's revision. Marker is the marker of the template that it was created from
+	// (Request.MarkerName).
+	Revision string
+	Marker   string
+	// Ordinal is a StatefulSet pod's number, -1 for others.
+	Ordinal int32
+	// RolloutID and Batch are the labels with which a release marks the pods of its batches; "" without them.
+	RolloutID, Batch string
+	// Ready means that the pod is ready; Available, that it has been ready for the workload's minReadySeconds.
+	Ready     bool
+	Available bool
+	// Deleting means that the pod is terminating; Finished, that it never runs again (phase Succeeded or Failed).
+	Deleting bool
+	Finished bool
+	// Since is when the pod stopped being ready, or was created.
+	Since time.Time
+	// Reason and Message explain why the pod is not ready, from its status: "ImagePullBackOff", `Back-off pulling image
+	// "x:bad"`.
+	Reason  string
+	Message string
 }
+
+// Alive reports whether the pod is neither terminating nor finished.
+func (p Pod) Alive() bool { return !p.Deleting && !p.Finished }
+
+// Severity rates a pod's reason for not being ready.
+type Severity int
+
+const (
+	noProblem Severity = iota
+	// unclear: it may pass at any time; it fails the operation only at the deadline.
+	unclear
+	// persistent: it rarely passes by itself; it fails the operation after PatienceLimit.
+	persistent
+	// fatal: it cannot pass; it fails the operation at once.
+	fatal
+)
+
+var severities = map[string]Severity{
+	"InvalidImageName":           fatal,
+	"ImagePullBackOff":           persistent,
+	"ErrImagePull":               persistent,
+	"ErrImageNeverPull":          persistent,
+	"ImageInspectError":          persistent,
+	"RegistryUnavailable":        persistent,
+	"CrashLoopBackOff":           persistent,
+	"CreateContainerConfigError": persistent,
+	"CreateContainerError":       persistent,
+	"RunContainerError":          persistent,
+	"StartError":                 persistent,
+}
+
+func (p Pod) Severity() Severity {
+	if p.Ready || !p.Alive() {
+		return noProblem
+	}
+	if t, ok := severities[p.Reason]; ok {
+		return t
+	}
+	return unclear
+}
+
+// Stuck reports whether the pod has a problem that rarely passes by itself (PatienceLimit).
+func (p Pod) Stuck() bool { return p.Severity() >= persistent }

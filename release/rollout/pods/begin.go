@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
@@ -46,7 +48,7 @@ func UnsettledReason(tech Technique, s rollout.Subject, seen Observed) string {
 	if seen.Declared != "" {
 		return declaredUnsettledReason(s, seen)
 	}
-	switch _, known := tech.stable(seen); {
+	switch _, known := seen.liveRevision(); {
 	case seen.Lagging():
 		return fmt.Sprintf("%s: its controller has not processed its last change yet", s.Workload)
 	case seen.Updated < seen.Replicas || seen.Total > seen.Updated:
@@ -144,18 +146,12 @@ func BeginWithMove(tech Technique, req rollout.BeginRequest, seen Observed,
 	if m.Write == nil || m.Write.Template == nil || len(m.Write.Settings) > 0 || m.Ends {
 		return d
 	}
-	d.Write, d.Reason, d.Begun.TemplateWritten = mergeWrites(d.Write, m.Write), d.Reason+"; "+m.Reason, true
+	w := d.Write
+	w.Step, w.Template, w.KeepTemplate = w.Step+"+"+m.Write.Step, m.Write.Template, m.Write.KeepTemplate
+	maps.Copy(w.Annotations, m.Write.Annotations)
+	w.Remove = append(w.Remove, m.Write.Remove...)
+	d.Reason, d.Begun.TemplateWritten = d.Reason+"; "+m.Reason, true
 	return d
-}
-
-// mergeWrites returns the claim's write with the move's write merged in.
-func mergeWrites(claim, move *workload.Write) *workload.Write {
-	w := *move
-	w.Step, w.ExpectedClaim, w.OnlyIfUnchanged, w.Claim = claim.Step+"+"+move.Step, claim.ExpectedClaim,
-		claim.OnlyIfUnchanged, claim.Claim
-	w.Annotations, w.Remove = maps.Clone(claim.Annotations), slices.Concat(claim.Remove, move.Remove)
-	maps.Copy(w.Annotations, move.Annotations)
-	return &w
 }
 
 // beginDeclared adds to the first write what is needed for a workload that declares the new version in its own
@@ -170,8 +166,10 @@ func beginDeclared(tech Technique, w *workload.Write, seen Observed, saved rollo
 	}
 	w.Annotations[rollout.AnnotationInProgressing] = rollout.InProgressing(saved.Name)
 	w.Labels = map[string]string{rollout.LabelStableRevision: saved.Stable}
-	if original, known := originalStrategy(tech, saved); known {
-		w.Annotations[rollout.AnnotationOriginalStrategy] = original.String()
+	if k, is := tech.(interface { // of a blue-green other tools read the limits from before
+		original(saved rollout.Saved) rollout.OriginalStrategy
+	}); is {
+		w.Annotations[rollout.AnnotationOriginalStrategy] = k.original(saved).String()
 	}
 }
 
@@ -225,7 +223,7 @@ func doneBegin(result rollout.BeginResult, seen Observed) NextAction {
 }
 
 func newSaved(tech Technique, req rollout.BeginRequest, seen Observed) rollout.Saved {
-	stable, _ := tech.stable(seen)
+	stable, _ := seen.liveRevision()
 	template := seen.Template
 	if seen.Declared != "" {
 		seen = withoutHold(seen)
@@ -257,4 +255,116 @@ func newSaved(tech Technique, req rollout.BeginRequest, seen Observed) rollout.S
 		}
 	}
 	return saved
+}
+
+// ForDeclared returns the technique for a rollout. declared is true if the workload's own template is the new
+// version's.
+func ForDeclared(tech Technique, declared bool) Technique {
+	if k, extra := tech.(deploymentExtra); extra {
+		k.declared = declared
+		return k
+	}
+	return tech
+}
+
+// withoutHold returns the snapshot with the fields that hold its change of template set to their values from before.
+func withoutHold(seen Observed) Observed {
+	if len(seen.Held) == 0 {
+		return seen
+	}
+	settings := maps.Clone(seen.Settings)
+	for _, pointer := range slices.Sorted(maps.Keys(seen.Held)) {
+		for path := range seen.Settings {
+			if strings.HasPrefix(pointer, path+"/") {
+				settings[path] = withValue(settings[path], pointer[len(path):], seen.Held[pointer])
+			}
+		}
+		settings[pointer] = seen.Held[pointer]
+	}
+	seen.Settings = settings
+	return seen
+}
+
+// withValue sets the value at a pointer within an object. null removes it, and its parent object if that becomes empty:
+// an API server would fill in defaults there.
+func withValue(object json.RawMessage, pointer string, value json.RawMessage) json.RawMessage {
+	root, v := map[string]any{}, any(nil)
+	absent := workload.AbsentJSON(object)
+	if json.Unmarshal(value, &v) != nil || absent && v == nil || !absent && json.Unmarshal(object, &root) != nil {
+		return object
+	}
+	if v != nil {
+		jsonpatch.Put(root, pointer, v)
+	}
+	for empty := v == nil; empty; {
+		jsonpatch.Drop(root, pointer)
+		pointer = pointer[:strings.LastIndexByte(pointer, '/')]
+		parent, _ := jsonpatch.At(root, pointer)
+		fields, is := parent.(map[string]any)
+		empty = is && len(fields) == 0
+	}
+	return jsonpatch.Encode(root)
+}
+
+// declaredUnsettledReason returns why a rollout of what the workload declares cannot begin yet: not all pods are of one
+// version, which would be the stable one.
+func declaredUnsettledReason(s rollout.Subject, seen Observed) string {
+	stable, one := seen.onlyRevision()
+	total, _ := seen.Count(stable)
+	switch {
+	case seen.Lagging():
+		return fmt.Sprintf("%s: its controller has not processed its last change yet", s.Workload)
+	case !one:
+		return fmt.Sprintf("%s has pods of more than one version: its own update was under way when its pod template "+
+			"was changed", s.Workload)
+	case total < seen.Replicas:
+		return fmt.Sprintf("%s has %d of its %d pods", s.Workload, total, seen.Replicas)
+	}
+	return ""
+}
+
+// finishOwnUpdate lets the workload's own controller finish the update that was under way when its pod template was
+// changed: the release has to begin from the result. The changed template is kept in an annotation meanwhile.
+func finishOwnUpdate(req rollout.BeginRequest, seen Observed) (NextAction, bool) {
+	_, one := seen.onlyRevision()
+	newest, there := seen.newest(func(r Revision) bool {
+		total, _ := seen.Count(r)
+		return total > 0 && r.Template != seen.Declared
+	})
+	if req.Unsettled != rollout.UnsettledWait || seen.Declared == "" || one || !there || seen.Lagging() ||
+		seen.Template != seen.Declared || len(seen.Held) == 0 {
+		return NextAction{}, false
+	}
+	w := &workload.Write{Step: "settle", OnlyIfUnchanged: true,
+		Template: &workload.Template{Revision: newest.Name}, KeepTemplate: rollout.AnnotationNext,
+		Remove: []string{gate.AnnotationHeld}}
+	for _, pointer := range slices.Sorted(maps.Keys(seen.Held)) {
+		w.Settings = append(w.Settings, workload.Setting{Path: pointer, Value: seen.Held[pointer]})
+	}
+	return set(fmt.Sprintf("let its own controller finish the update to revision %s first", newest.Name), w), true
+}
+
+// declaredRefusalReason returns why what the workload declares cannot be released, "" if it can.
+func declaredRefusalReason(s rollout.Subject, seen Observed) string {
+	_, kept := seen.RecalledRevision()
+	switch {
+	case seen.HeldProblem != "":
+		return fmt.Sprintf("%s: %s: repair the fields that hold its pods manually and remove that annotation",
+			s.Workload, seen.HeldProblem)
+	case seen.Recalled != nil && (len(seen.Held) > 0 || seen.Next != ""):
+		return fmt.Sprintf("%s: a change of its pod template is held until its own release begins: wait for that "+
+			"release and roll it back, or set the "+
+			"template back first", s.Workload)
+	case seen.Recalled != nil && !kept:
+		return NotKeptReason(s.Workload, seen)
+	case seen.Recalled == nil && seen.Template != seen.Declared && seen.Next != seen.Declared:
+		return fmt.Sprintf("%s: its pod template was changed again before the release began", s.Workload)
+	}
+	return ""
+}
+
+// mustKeepTemplate reports whether a write that sets the stable template has to keep the live one in an annotation,
+// since the workload declares it.
+func (o Observed) mustKeepTemplate() bool {
+	return o.Saved.Declared != "" && o.Template != o.Saved.StableTemplate
 }

@@ -1,10 +1,10 @@
 package pods
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -16,20 +16,14 @@ import (
 // byDeletion moves the pods of a Kubernetes DaemonSet, which has no partition. Its controller is kept from replacing
 // pods (OnDelete); the engine deletes pods by name, within the workload's maxUnavailable, and the controller recreates
 // them from the live template. During a pause no pod is deleted.
-type byDeletion struct{ defaultTechnique }
+type byDeletion struct{ partitioned }
 
 var onDelete = json.RawMessage(`{"type":"OnDelete"}`)
 
-func (byDeletion) Pointers() []string { return []string{pathUpdateStrategy} }
-
-func (byDeletion) CountsPods() bool { return true }
-
 // refusalReason refuses update types that deletion by name cannot replace.
-func (byDeletion) refusalReason(seen Observed) string {
-	s := parseStrategy(seen.Settings[pathUpdateStrategy])
-	if s.Type == workload.UpdateOnDelete {
-		return "updates its pods only when they are deleted (update type OnDelete): set its update type to " +
-			"RollingUpdate first"
+func (k byDeletion) refusalReason(seen Observed) string {
+	if reason := k.partitioned.refusalReason(seen); reason != "" {
+		return reason
 	}
 	if unavailableOf(seen.Settings[pathUpdateStrategy], seen.Replicas) == 0 {
 		return "allows no unavailable pod (maxUnavailable 0 with maxSurge), but a step of a rollout replaces its " +
@@ -37,9 +31,6 @@ func (byDeletion) refusalReason(seen Observed) string {
 	}
 	return ""
 }
-
-// stable returns the revision of the live template.
-func (byDeletion) stable(seen Observed) (Revision, bool) { return liveRevision(seen) }
 
 // next sets template and update type in one write, then deletes pods of the other version.
 func (byDeletion) next(t task, seen Observed) NextAction {
@@ -77,13 +68,7 @@ func podsToDelete(t task, seen Observed) []workload.Pod {
 		return !p.Alive() || p.Revision == t.Aim.Hash
 	})
 	slices.SortFunc(others, func(a, b workload.Pod) int {
-		switch {
-		case a.Available == b.Available:
-			return strings.Compare(a.Name, b.Name)
-		case a.Available:
-			return 1
-		}
-		return -1
+		return cmp.Or(workload.Rank(a.Available)-workload.Rank(b.Available), cmp.Compare(a.Name, b.Name))
 	})
 	need := t.Target - t.Total - max(t.Size-live, 0)
 	may := unavailableOf(seen.savedSetting(pathUpdateStrategy), t.Size) - (t.Size - serving) + min(t.Tolerated, unready)
@@ -133,16 +118,4 @@ func (byDeletion) pauseSettings(t task, _ Observed) []workload.Setting {
 		return nil
 	}
 	return []workload.Setting{{Path: pathUpdateStrategy, Value: onDelete}}
-}
-
-// nativeSettings restores the update type, as finalSettings does.
-func (k byDeletion) nativeSettings(seen Observed) []workload.Setting {
-	first, _ := k.finalSettings(seen)
-	return first
-}
-
-// finalSettings restores the update type: the controller then replaces the remaining pods by itself, unavailable ones
-// first.
-func (byDeletion) finalSettings(seen Observed) (first, last []workload.Setting) {
-	return []workload.Setting{{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}}, nil
 }

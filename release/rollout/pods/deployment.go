@@ -52,7 +52,7 @@ func recreates(raw json.RawMessage) bool {
 func rollingUpdateOf(raw json.RawMessage) appsv1.RollingUpdateDeployment {
 	quarter := intstr.FromString("25%")
 	var s appsv1.DeploymentStrategy
-	if workload.AbsentJSON(raw) || json.Unmarshal(raw, &s) != nil || s.RollingUpdate == nil {
+	if json.Unmarshal(raw, &s) != nil || s.RollingUpdate == nil {
 		none := intstr.FromInt32(0)
 		return appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &none}
 	}
@@ -72,17 +72,6 @@ type deployment struct{ defaultTechnique }
 
 func (deployment) Pointers() []string {
 	return []string{pathStrategy, pathMinReadySeconds, pathProgressDeadline, pathPaused, pathHistory}
-}
-
-// stable returns the ReplicaSet of the live template.
-func (deployment) stable(seen Observed) (Revision, bool) {
-	r, ok := seen.RevisionByTemplate(seen.Template)
-	if ok {
-		return r, true
-	}
-	// The API server may have defaulted the template again since the ReplicaSet was made: then it is the newest one
-	// that has all the pods.
-	return seen.newest(func(r Revision) bool { return r.Total == seen.Total && r.Total > 0 })
 }
 
 // refusalReason refuses a paused Deployment: its own update would never end.
@@ -148,9 +137,13 @@ func historyLimit(seen Observed) workload.Setting {
 	return workload.Setting{Path: pathHistory, Value: own}
 }
 
-// nativeSettings returns the workload's own fields, except for historyLimit.
-func (k deployment) nativeSettings(seen Observed) []workload.Setting {
-	own, _ := k.finalSettings(seen)
+// nativeSettings returns the settings with which the workload's own controller brings every pod to the live template,
+// while a rollback stays possible.
+func nativeSettings(tech Technique, seen Observed) []workload.Setting {
+	own, _ := tech.finalSettings(seen)
+	if !slices.Contains(tech.Pointers(), pathHistory) {
+		return own
+	}
 	own = slices.DeleteFunc(own, func(s workload.Setting) bool { return s.Path == pathHistory })
 	return append(own, historyLimit(seen))
 }
@@ -170,7 +163,7 @@ func (deploymentPartition) next(t task, seen Observed) NextAction {
 	case paused(seen):
 		return resumeFromPause(t, seen)
 	case t.Placed && !seen.has(minReadyGate):
-		rest := rollout.SettledState{Surge: surplusOf(seen)}
+		rest := rollout.SettledState{Surge: deploymentPartition{}.surplus(seen)}
 		w := t.write("pause", seen.settingsToWrite(pausedFields(rest.Surge, seen)...))
 		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
 		return set("pause it: another client removed the gate", w)
@@ -191,7 +184,9 @@ func (deploymentPartition) next(t task, seen Observed) NextAction {
 	case t.Total < unavailable && t.Total < t.Target || !t.settled():
 		return pauseUntilReady(t, seen, unavailable, 0)
 	}
-	return grow(t, seen)
+	unavailable, surge = nextLimits(t, seen)
+	return set(growReason(unavailable, surge), t.write("grow",
+		seen.settingsToWrite(movingFields(unavailable, surge, seen)...)))
 }
 
 // heldBeforeFirstPod reports whether the released change of template is held and has no pod yet.
@@ -258,20 +253,14 @@ func placeTemplate(t task, seen Observed) NextAction {
 	}
 	w := t.write("place", settings)
 	before := pauseRecord(seen)
-	if note := t.gateRecord(seen); note.String() != before.String() {
-		w.Annotations = map[string]string{rollout.AnnotationSettled: note.String()}
-	}
-	return set(growReason(unavailable, surge), w)
-}
-
-// gateRecord returns the pause record with GateSeen set for the version that is placed now. What was recorded about
-// another version is dropped.
-func (t task) gateRecord(seen Observed) rollout.SettledState {
-	rest := pauseRecord(seen)
+	rest := before // what was recorded about another version is dropped
 	if rest.GateSeen, rest.Settings = 0, nil; t.startsGated(seen) {
 		rest.GateSeen = seen.Generation
 	}
-	return rest
+	if rest.String() != before.String() {
+		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
+	}
+	return set(growReason(unavailable, surge), w)
 }
 
 // pauseRecord returns the Deployment's pause record (rollout.AnnotationSettled), empty if there is none.
@@ -293,12 +282,6 @@ func (t task) startsGated(seen Observed) bool {
 	return !slices.ContainsFunc(seen.Revisions, func(r Revision) bool {
 		return r.Name != seen.Saved.Stable && (r.Desired > 0 || r.Total > 0)
 	})
-}
-
-func grow(t task, seen Observed) NextAction {
-	unavailable, surge := nextLimits(t, seen)
-	return set(growReason(unavailable, surge), t.write("grow",
-		seen.settingsToWrite(movingFields(unavailable, surge, seen)...)))
 }
 
 // nextLimits returns the limits that bring the next pods.
@@ -354,9 +337,7 @@ func (k deploymentPartition) pauseSettings(t task, seen Observed) []workload.Set
 }
 
 // surplus returns the pods that an interrupted move has added to the others.
-func (deploymentPartition) surplus(seen Observed) int32 { return surplusOf(seen) }
-
-func surplusOf(seen Observed) int32 {
+func (deploymentPartition) surplus(seen Observed) int32 {
 	_, surge := currentLimits(seen)
 	switch {
 	case paused(seen):

@@ -57,36 +57,19 @@ func blueGreenFields(surge intstr.IntOrString, seen Observed) []workload.Setting
 
 // original returns a Deployment's own limits, with Kubernetes' defaults for missing ones and for type Recreate.
 func (deploymentBlueGreen) original(saved rollout.Saved) rollout.OriginalStrategy {
-	own, deadline := rollingUpdateOf(saved.Settings[pathStrategy]), int32(600)
+	own, deadline := rollingUpdateOf(saved.Settings[pathStrategy]), savedNumber(saved, pathProgressDeadline, 600)
 	if recreates(saved.Settings[pathStrategy]) {
 		own = rollingUpdateOf(json.RawMessage(`{"rollingUpdate":{}}`))
 	}
-	if raw := saved.Settings[pathProgressDeadline]; !workload.AbsentJSON(raw) {
-		_ = json.Unmarshal(raw, &deadline) // the API server has checked it
-	}
 	return rollout.OriginalStrategy{MaxUnavailable: own.MaxUnavailable, MaxSurge: own.MaxSurge,
-		MinReadySeconds:         ownMinReady(saved),
+		MinReadySeconds:         savedNumber(saved, pathMinReadySeconds, 0),
 		ProgressDeadlineSeconds: &deadline}
 }
 
-// ownMinReady returns the minReadySeconds that a workload had, 0 for none.
-func ownMinReady(saved rollout.Saved) (seconds int32) {
-	if raw := saved.Settings[pathMinReadySeconds]; !workload.AbsentJSON(raw) {
-		_ = json.Unmarshal(raw, &seconds) // the API server has checked it
-	}
-	return seconds
-}
-
-// originalStrategy returns the limits from before the rollout, as other tools read them during a blue-green; false for
-// other techniques.
-func originalStrategy(tech Technique, saved rollout.Saved) (rollout.OriginalStrategy, bool) {
-	k, is := tech.(interface {
-		original(saved rollout.Saved) rollout.OriginalStrategy
-	})
-	if !is {
-		return rollout.OriginalStrategy{}, false
-	}
-	return k.original(saved), true
+// savedNumber returns the number that a field had, or the default if it was absent.
+func savedNumber(saved rollout.Saved, path string, number int32) int32 {
+	_ = json.Unmarshal(saved.Settings[path], &number) // the API server has checked it
+	return number
 }
 
 // deploymentExtra runs the new version in a second Deployment; the workload itself is not touched until the end.
@@ -96,12 +79,9 @@ type deploymentExtra struct {
 	declared bool
 }
 
-// pathsPaused is what a rollout borrows of a workload that declares the new version while an extra Deployment runs it.
-var pathsPaused = []string{pathPaused}
-
 func (k deploymentExtra) Pointers() []string {
 	if k.declared {
-		return pathsPaused
+		return []string{pathPaused}
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package pods
 
 import (
+	"slices"
+
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
 )
@@ -20,20 +22,20 @@ func resumeFromPause(t task, seen Observed) NextAction {
 	if d, there := removeExcess(t, seen, surplus, movingFields(unavailable, surge, seen)); there {
 		return d
 	}
+	rest := pauseRecord(seen)
 	switch {
 	case desiredPods(seen) < t.Size || desiredPods(seen) > t.Size+surplus:
 		return wait("its controller is still replacing a pod")
 	case !t.Placed, !seen.has(minReadyGate):
 		w := t.write("gate", seen.settingsToWrite(movingFields(unavailable, surge, seen)...))
 		if seen.Rest != nil { // later changes are the rollout's own, and the controller was not probed yet
-			rest := *seen.Rest
 			rest.Template, rest.Settings, rest.GateSeen = "", nil, 0
 			w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
 		}
 		return set("restore the gate before its pods move on", w)
 	case seen.Lagging(), t.Aim.Available > 0:
 		return wait("the gate is not in force yet")
-	case t.Aim.Hash != "" && !probeAnswered(t, seen):
+	case t.Aim.Hash != "" && (rest.GateSeen == 0 || t.Aim.Rest != rest.String()): // the probe was not answered
 		return probeController(seen)
 	case t.Total != t.Aim.Desired || !t.settled():
 		return wait("")
@@ -87,19 +89,36 @@ func recordedSurplus(seen Observed) int32 { return pauseRecord(seen).Surge }
 // are of the target version. It copies annotations to the newest ReplicaSet, and the API server accepts that write only
 // if the controller has the latest ReplicaSet: the one with none of its pods available.
 func probeController(seen Observed) NextAction {
-	if controllerProbed(seen) {
+	rest := pauseRecord(seen)
+	if rest.GateSeen > 0 {
 		return wait("its controller has not seen the gate yet")
 	}
-	rest := pauseRecord(seen)
 	rest.GateSeen = seen.Generation
 	return set("probe whether its controller has seen the gate",
 		&workload.Write{Step: "ask", Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}})
 }
 
-// controllerProbed reports whether the controller was probed since the gate was set.
-func controllerProbed(seen Observed) bool { return pauseRecord(seen).GateSeen > 0 }
+// haltUpdate pauses a Deployment whose own controller is moving pods because of another client, before all pods move to
+// the stable version. If the direction changed halfway, the controller would act on outdated counts of its ReplicaSets
+// and remove as many pods of each version as it may at once.
+func (deployment) haltUpdate(_ Revision, seen Observed) (NextAction, bool) {
+	surplus := deploymentPartition{}.surplus(seen)
+	return pauseAndSettle(seen, rollout.SettledState{Surge: surplus}, pausedFields(surplus, seen)...)
+}
 
-// probeAnswered reports whether the controller has copied the probe to the ReplicaSet.
-func probeAnswered(t task, seen Observed) bool {
-	return controllerProbed(seen) && t.Aim.Rest == seen.Rest.String()
+// pauseAndSettle writes these settings, which pause a Deployment, and waits until no pod is being removed.
+func pauseAndSettle(seen Observed, rest rollout.SettledState, settings ...workload.Setting) (NextAction, bool) {
+	leaving := slices.ContainsFunc(seen.Revisions, func(r Revision) bool { return r.Total > r.Desired })
+	moving := leaving || activeRevisions(seen) > 1 || seen.Lagging()
+	switch {
+	case !paused(seen) && (!moving || seen.has(minReadyGate)):
+		return NextAction{}, false
+	case !paused(seen):
+		return set("pause it before finalising: its own controller is moving pods",
+			&workload.Write{Step: "calm", Settings: seen.settingsToWrite(settings...),
+				Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}}), true
+	case leaving || seen.Lagging():
+		return wait("the update that was under way is stopping"), true
+	}
+	return NextAction{}, false
 }

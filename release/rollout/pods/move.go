@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
@@ -42,8 +41,8 @@ func Move(tech Technique, req rollout.MoveRequest, seen Observed) NextAction {
 func (m *move) next() NextAction {
 	switch {
 	case m.req.Halt:
-		if a, ok := m.editedAutoscaler(); ok { // it could scale the halted workload
-			return m.pin(a)
+		if d, pins := m.pinAutoscaler(); pins { // it could scale the halted workload
+			return d
 		}
 		return m.halt()
 	case m.alreadyPromoted():
@@ -55,14 +54,10 @@ func (m *move) next() NextAction {
 	case m.seen.Lagging():
 		return m.wait("its controller has not seen the last change yet")
 	}
-	if d, disturbed := m.undoEdits(); disturbed {
-		return d
-	}
-	if d, joined := m.recordNewAutoscalers(); joined {
-		return d
-	}
-	if a, ok := m.unpinnedAutoscaler(); ok {
-		return m.pin(a)
+	for _, decide := range []func() (NextAction, bool){m.undoEdits, m.recordNewAutoscalers, m.pinAutoscaler} {
+		if d, due := decide(); due {
+			return d
+		}
 	}
 	d := m.techniqueAction()
 	switch d.Action {
@@ -82,17 +77,19 @@ func (m *move) next() NextAction {
 
 // waitForBudget waits while a PodDisruptionBudget prevents deletions. At the deadline it fails and names the budget.
 func (m *move) waitForBudget() NextAction {
-	progress, deadline := m.progress(), deadlineOf(m.req.Subject)
-	m.numbers.Message = progress
-	if m.seen.Elapsed >= deadline {
-		return failf(failure.WorkloadFailed, "%s: %s after %d s: %s", m.req.Workload, progress,
-			int64(deadline/time.Second), m.seen.BlockedByBudget)
-	}
-	d := wait(progress + ": " + m.seen.BlockedByBudget)
+	m.numbers.Message = m.progress()
+	d := next(workload.Waiting{Snapshot: m.seen.Snapshot, Workload: m.req.Workload, Progress: m.numbers.Message,
+		Deadline: deadlineOf(m.req.Subject), CanFail: func(workload.Pod) bool { return false },
+		PodReason: m.seen.BlockedByBudget, Explanation: m.seen.BlockedByBudget}.Next())
 	d.RecheckAfter = workload.BudgetRetryInterval
-	if m.req.ReportStuck {
+	return m.reportStuck(d, m.seen.BlockedByBudget)
+}
+
+// reportStuck ends a move that waits, if the request wants to know why it is stuck.
+func (m *move) reportStuck(d NextAction, why string) NextAction {
+	if m.req.ReportStuck && d.Action == workload.ActWait {
 		d.Action = workload.ActDone
-		m.numbers.Stuck, m.numbers.SpentSeconds = m.seen.BlockedByBudget, int64(m.seen.Elapsed/time.Second)
+		m.numbers.Stuck, m.numbers.SpentSeconds = why, int64(m.seen.Elapsed/time.Second)
 	}
 	return d
 }
@@ -103,7 +100,7 @@ func (m *move) techniqueAction() NextAction {
 	if !m.req.Native {
 		return m.tech.next(m.task, m.seen)
 	}
-	if w := m.task.write("native", m.seen.settingsToWrite(m.tech.nativeSettings(m.seen)...)); !empty(w) {
+	if w := m.task.write("native", m.seen.settingsToWrite(nativeSettings(m.tech, m.seen)...)); !empty(w) {
 		return set("let its own controller bring every pod to that version", w)
 	}
 	return done("")
@@ -150,7 +147,11 @@ func (m *move) plan() {
 	size := seen.Replicas
 	stable, _ := seen.RevisionByName(saved.Stable)
 	m.newRevision = newRevisionOf(m.tech, seen, m.newTemplate)
-	t := task{Request: m.req, Size: size, Target: m.target(size), Aim: m.newRevision,
+	target := strategy.Target(m.req.Replicas, size)
+	if m.req.KeepStable {
+		target = max(min(target, size-1), 0)
+	}
+	t := task{Request: m.req, Size: size, Target: target, Aim: m.newRevision,
 		Placed: seen.Template == m.newTemplate && m.newTemplate != ""}
 	asked := t.Target
 	if m.req.Back {
@@ -177,14 +178,6 @@ func (m *move) plan() {
 	if t.Placed || m.req.Template != "" || m.tech.usesExtraWorkload() && seen.Extra != nil {
 		m.numbers.Template = m.newTemplate
 	}
-}
-
-func (m *move) target(size int32) int32 {
-	target := strategy.Target(m.req.Replicas, size)
-	if m.req.KeepStable {
-		target = max(min(target, size-1), 0)
-	}
-	return target
 }
 
 // newRevisionOf returns the revision of the new version, empty until it exists.
@@ -222,39 +215,24 @@ func (m *move) recordNewAutoscalers() (NextAction, bool) {
 	if len(saved.Autoscalers) == len(m.seen.Saved.Autoscalers) {
 		return NextAction{}, false
 	}
-	d := set("record an autoscaler that another client has added",
+	return set("record an autoscaler that another client has added",
 		&workload.Write{Step: "autoscaler", ExpectedClaim: m.req.Claim,
 			Annotations: map[string]string{workload.AnnotationRollout: saved.String(),
-				rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}})
-	return d, true
+				rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}}), true
 }
 
-// unpinnedAutoscaler returns an autoscaler of a blue-green workload that has to be pinned before the first pod starts.
-func (m *move) unpinnedAutoscaler() (Autoscaler, bool) {
+// pinAutoscaler pins an autoscaler of a blue-green workload before the first pod starts, and again after another client
+// has changed its limits. A halted move pins none for the first time.
+func (m *move) pinAutoscaler() (d NextAction, pins bool) {
 	i := slices.IndexFunc(m.seen.Autoscalers, func(a Autoscaler) bool {
-		return m.seen.Saved.Style == strategy.StyleBlueGreen && slices.Contains(m.seen.Saved.Autoscalers, a.Name) &&
-			(!a.Pinned || a.Edited)
+		return slices.Contains(m.seen.Saved.Autoscalers, a.Name) && (a.Pinned && a.Edited || !a.Pinned && !m.req.Halt)
 	})
 	if i < 0 {
-		return Autoscaler{}, false
+		return NextAction{}, false
 	}
-	return m.seen.Autoscalers[i], true
-}
-
-// editedAutoscaler returns an autoscaler whose limits another client has changed since it was pinned.
-func (m *move) editedAutoscaler() (Autoscaler, bool) {
-	i := slices.IndexFunc(m.seen.Autoscalers, func(a Autoscaler) bool {
-		return slices.Contains(m.seen.Saved.Autoscalers, a.Name) && a.Pinned && a.Edited
-	})
-	if i < 0 {
-		return Autoscaler{}, false
-	}
-	return m.seen.Autoscalers[i], true
-}
-
-func (m *move) pin(a Autoscaler) NextAction {
-	return changeAutoscaler(AutoscalerChange{Name: a.Name, Pin: &m.seen.Replicas},
-		"pin the autoscaler %s to %d pods while both versions run", a.Name, m.seen.Replicas)
+	name, size := m.seen.Autoscalers[i].Name, m.seen.Replicas
+	return changeAutoscaler(AutoscalerChange{Name: name, Pin: &size},
+		"pin the autoscaler %s to %d pods while both versions run", name, size), true
 }
 
 // completeWrite adds to a technique's write what is common to all techniques: the claim, and what is saved.
@@ -289,10 +267,8 @@ func (m *move) completeWrite(d NextAction) NextAction {
 // needs.
 func (m *move) endMove() NextAction {
 	t := m.task
-	if m.req.Native && t.Ready < t.Target {
-		return m.wait("")
-	}
-	if t.Total < t.Target || !m.req.Native && !t.settled() || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
+	unready := m.req.Native && t.Ready < t.Target || !m.req.Native && !t.settled()
+	if unready || t.Total < t.Target || t.Placed && t.Aim.Hash == "" && t.Target > 0 {
 		return m.wait("")
 	}
 	m.numbers.Message = m.progress()
@@ -304,29 +280,24 @@ func (m *move) endMove() NextAction {
 		return done(m.numbers.Message)
 	}
 	settings := m.tech.pauseSettings(t, m.seen)
-	w := &workload.Write{Step: "rest", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
+	w := &workload.Write{Step: "rest", Settings: m.seen.settingsToWrite(slices.Clone(settings)...),
+		Annotations: map[string]string{}}
 	rest := rollout.SettledState{Template: m.seen.Template, Replicas: m.seen.Replicas, Surge: m.tech.surplus(m.seen),
 		Settings: m.recordedSettings(settings)}
-	if m.seen.Rest == nil || m.seen.Rest.String() != rest.String() {
-		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
+	m.record(w, rest)
+	// other tools read this of the new pods of a Deployment under a Rollout object
+	if text := rollout.ExtraStatus(m.numbers.UpdatedReady, m.numbers.Target); m.seen.Saved.Declared != "" &&
+		m.req.Workload.WorkloadRef.Lookup().Means == workload.Limits && m.seen.ExtraStatus != text {
+		w.Annotations[rollout.AnnotationExtraStatus] = text
 	}
-	m.publishExtraStatus(w)
 	return m.finalWrite(w, m.numbers.Message+": paused")
 }
 
-// publishExtraStatus records on a Deployment under a Rollout object what other tools read about its new pods.
-func (m *move) publishExtraStatus(w *workload.Write) {
-	if m.seen.Saved.Declared == "" || m.req.Workload.WorkloadRef.Lookup().Means != workload.Limits {
-		return
+// record adds the pause record to a write, unless the workload has it already.
+func (m *move) record(w *workload.Write, rest rollout.SettledState) {
+	if m.seen.Rest == nil || m.seen.Rest.String() != rest.String() {
+		w.Annotations[rollout.AnnotationSettled] = rest.String()
 	}
-	text := rollout.ExtraStatus(m.numbers.UpdatedReady, m.numbers.Target)
-	if m.seen.ExtraStatus == text {
-		return
-	}
-	if w.Annotations == nil {
-		w.Annotations = map[string]string{}
-	}
-	w.Annotations[rollout.AnnotationExtraStatus] = text
 }
 
 // recordedSettings returns the borrowed fields as these settings leave them, in canonical JSON, as the annotation
@@ -370,9 +341,8 @@ func (m *move) undoEdits() (NextAction, bool) {
 	if len(settings) == 0 {
 		return NextAction{}, false
 	}
-	d := set("restore the fields that another client has changed during the pause",
-		&workload.Write{Step: "undisturb", Settings: settings, ExpectedClaim: m.req.Claim})
-	return d, true
+	return set("restore the fields that another client has changed during the pause",
+		&workload.Write{Step: "undisturb", Settings: settings, ExpectedClaim: m.req.Claim}), true
 }
 
 // fieldsToRestore returns the fields that another client has changed during a pause, with their recorded values.
@@ -398,15 +368,15 @@ func (m *move) halt() NextAction {
 	if settings == nil {
 		settings = m.fieldsToRestore()
 	}
-	w := &workload.Write{Step: "halt", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
+	w := &workload.Write{Step: "halt", Settings: m.seen.settingsToWrite(slices.Clone(settings)...),
+		Annotations: map[string]string{}}
 	rest := rollout.SettledState{Surge: m.tech.surplus(m.seen)}
 	begun := m.task.Placed || settings != nil || m.tech.usesExtraWorkload() && m.seen.Extra != nil
 	if begun {
 		rest.Template, rest.Replicas, rest.Settings = m.seen.Template, m.seen.Replicas, m.recordedSettings(settings)
 	}
-	if (begun || rest.Surge != recordedSurplus(m.seen)) &&
-		(m.seen.Rest == nil || m.seen.Rest.String() != rest.String()) {
-		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
+	if begun || rest.Surge != recordedSurplus(m.seen) {
+		m.record(w, rest)
 	}
 	return m.finalWrite(w, m.numbers.Message)
 }
@@ -443,9 +413,8 @@ func (m *move) wait(text string) NextAction {
 	d := waitOrFail(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
 	troubled := d.RecheckAfter > 0 // a pod has a problem that may pass
 	late := m.seen.PodsSeen && m.seen.StalledFor >= min(deadlineOf(m.req.Subject)/2, reportStuckAfter)
-	if m.req.ReportStuck && d.Action == workload.ActWait && (troubled || late) {
-		d.Action = workload.ActDone
-		m.numbers.Stuck, m.numbers.SpentSeconds = explain(m.seen, m.task.Aim.Hash), int64(m.seen.Elapsed/time.Second)
+	if troubled || late {
+		return m.reportStuck(d, explain(m.seen, m.task.Aim.Hash))
 	}
 	return d
 }

@@ -3,7 +3,10 @@ package pods
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -174,59 +177,28 @@ func deadlineOf(s rollout.Subject) time.Duration {
 }
 
 // waitOrFail waits on or fails: at the deadline, or earlier if a pod of the target version has a problem that does not
-// pass (operation.Snapshot.PatienceLeft). hash is that version's, progress describes how far it is.
+// pass. hash is that version's, progress describes how far it is.
 func waitOrFail(s rollout.Subject, seen Observed, hash, progress string, tolerated int32) NextAction {
-	deadline := deadlineOf(s)
-	expired := seen.Elapsed >= deadline
-	switch {
-	case !seen.PodsSeen && expired:
-		return readPods("the deadline has passed: read the pods' status")
-	case !seen.PodsSeen:
-		return wait(progress)
-	}
-	left, troubled := trouble(seen, hash, tolerated, deadline)
-	if expired || troubled && left <= 0 {
-		return failf(failure.WorkloadFailed, "%s: %s after %d s: %s",
-			s.Workload, progress, int64(min(seen.Elapsed, deadline)/time.Second), explain(seen, hash))
-	}
-	if reason := podStatusReason(seen, hash); reason != "" {
-		progress += ": " + reason
-	}
-	d := wait(progress)
-	if troubled {
-		d.RecheckAfter = left
-	}
-	return d
-}
-
-// trouble returns how long the problems of the version's pods may still last; false if no more of its pods are stuck
-// than are tolerated.
-func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration) (left time.Duration, troubled bool) {
-	left, stuck := workload.PatienceLimit, int32(0)
-	for _, p := range seen.allPods() {
-		if p.Stuck() && p.Revision == hash {
-			stuck++
-			left = min(left, seen.PatienceLeft(p, deadline))
-		}
-	}
-	return left, stuck > tolerated
+	job := workload.Waiting{Snapshot: seen.Snapshot, Workload: s.Workload, Progress: progress, Deadline: deadlineOf(s),
+		CanFail: func(p workload.Pod) bool { return p.Revision == hash }, Tolerated: tolerated,
+		PodReason: podStatusReason(seen, hash), Explanation: explain(seen, hash)}
+	job.Pods = seen.allPods()
+	return next(job.Next())
 }
 
 // explain returns the best available explanation: a pod's status reason, else the workload's, else where to look.
 func explain(seen Observed, hash string) string {
-	if reason := podStatusReason(seen, hash); reason != "" {
+	reason := podStatusReason(seen, hash)
+	switch {
+	case reason != "":
 		return reason
-	}
-	if seen.CreationProblem != "" {
+	case seen.CreationProblem != "":
 		return "its pods cannot be created: " + seen.CreationProblem
-	}
-	if seen.Extra != nil && seen.Extra.CreationProblem != "" {
+	case seen.Extra != nil && seen.Extra.CreationProblem != "":
 		return "the pods of " + seen.Extra.Name + " cannot be created: " + seen.Extra.CreationProblem
-	}
-	if seen.Lagging() {
+	case seen.Lagging():
 		return "its controller has not processed the change: is it running?"
-	}
-	if paused(seen) {
+	case paused(seen):
 		return "it is paused: resume it with `kubectl rollout resume`, then retry"
 	}
 	return "no pod reports a reason: look at `kubectl describe` of it"
@@ -235,16 +207,33 @@ func explain(seen Observed, hash string) string {
 // podStatusReason returns the status reason of a pod that is not ready, preferably a stuck one of the target version.
 func podStatusReason(seen Observed, hash string) string {
 	return workload.WorstPodReason(seen.allPods(), func(p workload.Pod) int {
-		rank := 0
-		if !p.Deleting {
-			rank++
-		}
-		if p.Revision == hash {
-			rank += 2
-		}
-		if p.Stuck() {
-			rank += 4
-		}
-		return rank
+		return workload.Rank(p.Stuck(), p.Revision == hash, !p.Deleting)
 	})
+}
+
+// numberPods labels the pods of a revision that do not carry the release's ID yet with that ID and the batch's number.
+// name replaces the ID if the batch has none, or none that is a valid label value.
+func numberPods(b *rollout.Batch, name string, aim Revision, seen Observed) (d NextAction, numbers bool) {
+	if b == nil {
+		return NextAction{}, false
+	}
+	id := b.RolloutID
+	if id == "" || len(validation.IsValidLabelValue(id)) > 0 {
+		id = name
+	}
+	switch {
+	case id == "":
+		return NextAction{}, false
+	case !seen.PodsSeen:
+		return readPods("read which pods the step has added"), true
+	}
+	fresh := slices.DeleteFunc(seen.allPods(), func(p workload.Pod) bool {
+		return p.Revision != aim.Hash || !p.Alive() || p.RolloutID == id
+	})
+	if len(fresh) == 0 {
+		return NextAction{}, false
+	}
+	d = next(workload.Next(ActNumber, fmt.Sprintf("number %d pods of step %d", len(fresh), b.Step)))
+	d.Number = &PodNumbers{Pods: fresh, RolloutID: id, Batch: fmt.Sprint(b.Step)}
+	return d, true
 }

@@ -5,7 +5,9 @@ package pods
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
@@ -16,7 +18,7 @@ import (
 // Observed is a snapshot of a workload with the additional state that rollouts need.
 type Observed struct {
 	workload.Snapshot
-	// Saved is what a rollout saved (operation.AnnotationRollout), nil if nothing is saved. SavedProblem is why it could
+	// Saved is what a rollout saved (workload.AnnotationRollout), nil if nothing is saved. SavedProblem is why it could
 	// not be read.
 	Saved        *rollout.Saved
 	SavedProblem string
@@ -33,7 +35,7 @@ type Observed struct {
 	Recalled *strategy.Revision
 	// ExtraStatus is rollout.AnnotationExtraStatus, "" when it is absent.
 	ExtraStatus string
-	// Busy is operation.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
+	// Busy is workload.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
 	Busy string
 	// Repairer is the user who is repairing the workload (rollout.AnnotationRepair); "" if there is none, or if this
 	// client does the repair.
@@ -136,6 +138,20 @@ func (o Observed) RevisionByTemplate(template string) (Revision, bool) {
 	return o.newest(func(r Revision) bool { return r.Template == template && template != "" })
 }
 
+// liveRevision returns the revision of the live template, which every pod is of before a rollout begins; false while it
+// is not known: the one that the status names, else the newest that was made of the template.
+func (o Observed) liveRevision() (Revision, bool) {
+	if r, ok := o.RevisionByName(o.Update); ok {
+		return r, true
+	}
+	if r, ok := o.RevisionByTemplate(o.Template); ok {
+		return r, true
+	}
+	// The API server may have defaulted the template again since the ReplicaSet was made: then it is the newest one
+	// that has all the pods.
+	return o.newest(func(r Revision) bool { return r.Total == o.Total && r.Total > 0 })
+}
+
 // Count returns how many pods a revision has, and how many of them are ready. Pods that are being deleted do not count.
 func (o Observed) Count(r Revision) (total, ready int32) {
 	if r.HasCounts {
@@ -147,9 +163,7 @@ func (o Observed) Count(r Revision) (total, ready int32) {
 
 // settingsToWrite returns the settings that differ from what the workload has.
 func (o Observed) settingsToWrite(settings ...workload.Setting) []workload.Setting {
-	return slices.DeleteFunc(settings, func(s workload.Setting) bool {
-		return workload.SameJSON(s.Value, o.Settings[s.Path])
-	})
+	return slices.DeleteFunc(settings, o.has)
 }
 
 // has reports whether the workload has this setting.
@@ -186,4 +200,37 @@ func (o Observed) allPods() []workload.Pod {
 		return o.Pods
 	}
 	return slices.Concat(o.Pods, o.Extra.Pods)
+}
+
+// This file is about releases that return to an earlier revision, whose pod template is kept in its cluster.
+
+// RecalledRevision returns the revision that the request returns to: the one of the recorded pod template, else the one
+// of the recorded name, since an API server with newer defaults gives the same template another digest. false if the
+// cluster no longer keeps it.
+func (o Observed) RecalledRevision() (Revision, bool) {
+	if o.Recalled == nil {
+		return Revision{}, false
+	}
+	if r, there := o.RevisionByTemplate(o.Recalled.Template); there {
+		return r, true
+	}
+	return o.RevisionByName(o.Recalled.Name)
+}
+
+// maxKeptNamed is how many revisions a refusal names.
+const maxKeptNamed = 8
+
+// NotKeptReason explains that the revision to return to no longer exists, and lists those that do, newest first.
+func NotKeptReason(workload fmt.Stringer, seen Observed) string {
+	var kept []string
+	for _, r := range slices.Backward(seen.Revisions) {
+		if len(kept) == maxKeptNamed {
+			kept = append(kept, "…")
+			break
+		}
+		kept = append(kept, fmt.Sprintf("%s (%s)", r.Name, strategy.ImageList(r.Images)))
+	}
+	return fmt.Sprintf("%s: its cluster doesn't keep that version any more (spec.revisionHistoryLimit), so there is "+
+		"no pod template to go back to. It keeps %s. "+
+		"Start a rollout with the images of that version instead", workload, strings.Join(kept, ", "))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -38,11 +37,8 @@ type updateStrategy struct {
 	} `json:"rollingUpdate"`
 }
 
-func parseStrategy(raw json.RawMessage) updateStrategy {
-	var s updateStrategy
-	if !workload.AbsentJSON(raw) {
-		_ = json.Unmarshal(raw, &s) // the API server has checked it
-	}
+func parseStrategy(raw json.RawMessage) (s updateStrategy) {
+	_ = json.Unmarshal(raw, &s) // the API server has checked it
 	return s
 }
 
@@ -75,17 +71,6 @@ func (k partitioned) refusalReason(seen Observed) string {
 		return "has a paused update strategy: resume it first"
 	}
 	return ""
-}
-
-// stable returns the revision of the live template: before a rollout begins, every pod is of it.
-func (partitioned) stable(seen Observed) (Revision, bool) { return liveRevision(seen) }
-
-// liveRevision returns the revision that the status names, else the newest that was made of the live template.
-func liveRevision(seen Observed) (Revision, bool) {
-	if r, ok := seen.RevisionByName(seen.Update); ok {
-		return r, true
-	}
-	return seen.RevisionByTemplate(seen.Template)
 }
 
 // next sets the template and the partition that lets the controller bring the target number of pods to the target
@@ -189,14 +174,14 @@ func (k partitioned) partitionSetting(seen Observed, keep, size int32) workload.
 }
 
 func (k partitioned) withPartition(own json.RawMessage, keep, size int32) json.RawMessage {
-	partition := any(keep)
+	partition, pointer := any(keep), "/partition"
 	if k.share {
 		partition = shareOf(keep, size)
 	}
 	if k.nested {
-		return withFields(own, map[string]any{"partition": partition}, "rollingUpdate")
+		pointer = "/rollingUpdate/partition"
 	}
-	return withFields(own, map[string]any{"partition": partition})
+	return withFields(own, map[string]any{pointer: partition})
 }
 
 // shareOf returns the share that keeps exactly this many pods (CloneSet: rounded up, below 100 % never all), or the
@@ -217,17 +202,15 @@ func shareOf(keep, size int32) any {
 	return keep
 }
 
-// withFields sets fields of an object, or of an object within it, and keeps the others.
-func withFields(own json.RawMessage, fields map[string]any, under ...string) json.RawMessage {
+// withFields sets fields of an object, by JSON Pointer, and keeps the others.
+func withFields(own json.RawMessage, fields map[string]any) json.RawMessage {
 	root := map[string]any{}
 	if !workload.AbsentJSON(own) {
 		_ = json.Unmarshal(own, &root) // the API server has checked it
 	}
-	at := root
-	for _, name := range under {
-		at = child(at, name)
+	for pointer, value := range fields {
+		jsonpatch.Put(root, pointer, value)
 	}
-	maps.Copy(at, fields)
 	return jsonpatch.Encode(root)
 }
 
@@ -252,12 +235,6 @@ func (k partitioned) finalSettings(seen Observed) (first, last []workload.Settin
 		}
 	}
 	return []workload.Setting{own}, nil
-}
-
-// nativeSettings lets the controller go to the end within the workload's own limits.
-func (k partitioned) nativeSettings(seen Observed) []workload.Setting {
-	first, _ := k.finalSettings(seen)
-	return first
 }
 
 // blockingPods returns the pods of other revisions that are not ready, of a kind that goes by ordinals: its controller
@@ -300,7 +277,7 @@ func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 		surge = *now // keep the form in which it is written
 	}
 	update := withFields(seen.savedSetting(pathUpdateStrategy),
-		map[string]any{"partition": 0, "maxSurge": surge, "maxUnavailable": 0})
+		map[string]any{"/partition": 0, "/maxSurge": surge, "/maxUnavailable": 0})
 	w := t.write("grow", seen.settingsToWrite(workload.Setting{Path: pathUpdateStrategy, Value: update},
 		minReadyGate))
 	switch {
@@ -331,7 +308,7 @@ func (cloneSetBlueGreen) original(saved rollout.Saved) rollout.OriginalStrategy 
 	share, none := intstr.FromString("20%"), intstr.FromString("0%")
 	return rollout.OriginalStrategy{MaxUnavailable: cmp.Or(own.MaxUnavailable, &share),
 		MaxSurge:        cmp.Or(own.MaxSurge, &none),
-		MinReadySeconds: ownMinReady(saved)}
+		MinReadySeconds: savedNumber(saved, pathMinReadySeconds, 0)}
 }
 
 // StepRefusal returns which step a workload of this size cannot make, and why; "" if it can make all of them.

@@ -48,7 +48,7 @@ func Borrows(ref catalog.WorkloadRef, pointer string) bool {
 	return slices.Contains(BorrowedFields(ref.Lookup()), pointer)
 }
 
-// ReadSaved reads the annotation operation.AnnotationRollout of a workload of that kind. It refuses a value that
+// ReadSaved reads the annotation workload.AnnotationRollout of a workload of that kind. It refuses a value that
 // would restore a field that no rollout borrows: another client wrote it.
 func ReadSaved(ref catalog.WorkloadRef, text string) (*rollout.Saved, error) {
 	saved, err := rollout.ParseSaved(text)
@@ -75,14 +75,9 @@ type Technique interface {
 	// refusalReason returns why a rollout cannot begin on the workload in its current state, "" if it can: a pause, or
 	// an update type that it cannot use. What passes by itself is not refused, but reported by UnsettledReason.
 	refusalReason(seen Observed) string
-	// stable returns the revision that serves before the rollout; false while it is not known.
-	stable(seen Observed) (Revision, bool)
 	// next returns the next action of a Move: set, remove or wait, or done when pods and settings are as the task asks
 	// while pods move. A write that sets the template (task.Placed is false) sets the borrowed fields with it.
 	next(t task, seen Observed) NextAction
-	// nativeSettings returns the settings with which the workload's own controller brings every pod to the live
-	// template, while a rollback stays possible.
-	nativeSettings(seen Observed) []workload.Setting
 	// pauseSettings returns the settings of a paused step, which leave nothing on the workload that could move a pod.
 	pauseSettings(t task, seen Observed) []workload.Setting
 	// surplus returns the pods beyond the workload's size that stay during a pause: those of a move that was

@@ -44,7 +44,9 @@ func (r *Reader) strategy(v strictyaml.Value, legacy bool) draft {
 	case canary.Present() && blueGreen.Present():
 		r.Refuse(v.Path(), "has both canary and blueGreen: keep one")
 	case blueGreen.Present():
-		r.blueGreen(&d, blueGreen)
+		d.Style = StyleBlueGreen
+		r.commonFields(&d, blueGreen, blueGreen.Mapping("steps", "trafficRoutings", "failureThreshold",
+			"trafficRoutingRef", "disableGenerateCanaryService"))
 	case canary.Present():
 		r.canary(&d, canary)
 	case legacy:
@@ -52,7 +54,8 @@ func (r *Reader) strategy(v strictyaml.Value, legacy bool) draft {
 	default:
 		r.Refuse(v.Path(), "must have one of canary and blueGreen")
 	}
-	r.routingRef(&d, m.Optional("trafficRoutingRef"))
+	ref := m.Optional("trafficRoutingRef")
+	r.setRoutingRef(&d, ref.Path(), ref.Text())
 	return d
 }
 
@@ -71,15 +74,7 @@ func (r *Reader) canary(d *draft, v strictyaml.Value) {
 		}
 	}
 	r.commonFields(d, v, m)
-	if field := m.Optional("patchPodTemplateMetadata"); field.Present() {
-		d.PatchPodTemplateMetadata = r.podMetadata(field)
-	}
-}
-
-func (r *Reader) blueGreen(d *draft, v strictyaml.Value) {
-	m := v.Mapping("steps", "trafficRoutings", "failureThreshold", "trafficRoutingRef", "disableGenerateCanaryService")
-	d.Style = StyleBlueGreen
-	r.commonFields(d, v, m)
+	d.PatchPodTemplateMetadata = r.podMetadata(m.Optional("patchPodTemplateMetadata"))
 }
 
 func (r *Reader) commonFields(d *draft, v strictyaml.Value, m strictyaml.Mapping) {
@@ -90,24 +85,20 @@ func (r *Reader) commonFields(d *draft, v strictyaml.Value, m strictyaml.Mapping
 	}
 	d.Routings = r.Routings(m.Optional("trafficRoutings"), !d.DisableGenerateCanaryService)
 	d.FailureThreshold = amount(m.Optional("failureThreshold"), 0)
-	r.routingRef(d, m.Optional("trafficRoutingRef"))
+	ref := m.Optional("trafficRoutingRef")
+	r.setRoutingRef(d, ref.Path(), ref.Text())
 }
 
-// routingRef reads the name of a TrafficRouting. Several fields may set it, as long as they agree.
-func (r *Reader) routingRef(d *draft, v strictyaml.Value) {
-	if !v.Present() {
-		return
-	}
-	r.setRoutingRef(d, v.Path(), v.Text())
-}
-
+// setRoutingRef sets the name of a TrafficRouting. Several fields may set it, as long as they agree.
 func (r *Reader) setRoutingRef(d *draft, field, name string) {
-	if d.TrafficRoutingRef != "" && name != "" && name != d.TrafficRoutingRef {
+	switch {
+	case name == "":
+	case d.TrafficRoutingRef != "" && name != d.TrafficRoutingRef:
 		r.Refuse(field, "names the TrafficRouting %s, but %s names %s: keep one", strictyaml.Quote(name), d.refField,
 			strictyaml.Quote(d.TrafficRoutingRef))
-		return
+	default:
+		d.TrafficRoutingRef, d.refField = name, field
 	}
-	d.TrafficRoutingRef, d.refField = name, field
 }
 
 // step reads one step. A step without replicas gets the number 0, which validation refuses.
@@ -194,9 +185,7 @@ func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 	if field := m.Field("rollbackWindow"); field.Present() {
 		p.RollbackWindow = r.rollbackWindow(field)
 	}
-	if field := m.Field("approvals"); field.Present() {
-		r.approvals(&p, field)
-	}
+	r.approvals(&p, m.Field("approvals"))
 	return p, batches
 }
 

@@ -244,10 +244,8 @@ func (r *Reader) routing(v strictyaml.Value) []Routing {
 		named = append(named, "gateway")
 		routing.HTTPRoute = r.name(field.Mapping("httpRouteName"), "httpRouteName", validation.IsDNS1123Subdomain)
 	}
-	if field := m.Optional("customNetworkRefs"); field.Present() {
-		if routing.Custom = r.objectRefs(field); len(routing.Custom) > 0 {
-			named = append(named, "customNetworkRefs")
-		}
+	if routing.Custom = r.objectRefs(m.Optional("customNetworkRefs")); len(routing.Custom) > 0 {
+		named = append(named, "customNetworkRefs")
 	}
 	switch {
 	case len(named) == 0 && !slices.ContainsFunc(providers, func(k string) bool {
@@ -262,22 +260,14 @@ func (r *Reader) routing(v strictyaml.Value) []Routing {
 	return []Routing{routing}
 }
 
-// splitByProvider returns a routing for each provider that one entry names.
+// splitByProvider returns a routing for each provider that one entry names, in the order in which other controllers
+// apply them.
 func (r Routing) splitByProvider() (all []Routing) {
-	base := Routing{Service: r.Service, GraceSeconds: r.GraceSeconds}
-	add := func(set func(one *Routing)) {
-		one := base
-		set(&one)
-		all = append(all, one)
-	}
-	if len(r.Custom) > 0 { // in the order in which other controllers apply them
-		add(func(one *Routing) { one.Custom = r.Custom })
-	}
-	if r.Ingress != nil {
-		add(func(one *Routing) { one.Ingress = r.Ingress })
-	}
-	if r.HTTPRoute != "" {
-		add(func(one *Routing) { one.HTTPRoute = r.HTTPRoute })
+	for _, one := range []Routing{{Custom: r.Custom}, {Ingress: r.Ingress}, {HTTPRoute: r.HTTPRoute}} {
+		if len(one.Custom) > 0 || one.Ingress != nil || one.HTTPRoute != "" {
+			one.Service, one.GraceSeconds = r.Service, r.GraceSeconds
+			all = append(all, one)
+		}
 	}
 	return all
 }

@@ -16,11 +16,15 @@ import (
 	"slipway.io/slipway/release/workload"
 )
 
-// check validates a strategy against every rule that needs neither the workload's kind nor a cluster, and fills in the
-// defaults of its style.
-func (r *Reader) check(d *draft) {
+// check validates a strategy for workloads against every rule that needs no cluster, and fills in the defaults of its
+// style.
+func (r *Reader) check(d *draft, refs ...catalog.WorkloadRef) {
+	d.deployment = len(refs) > 0 && kindOf(refs[0]).Supports(StyleCanary)
 	if d.body == "" {
 		return // there was nothing to read; that error is already recorded
+	}
+	for _, ref := range refs {
+		r.checkStyle(d, ref)
 	}
 	r.checkSteps(d)
 	r.checkTrafficSource(d)
@@ -30,15 +34,10 @@ func (r *Reader) check(d *draft) {
 			d.orExtraWorkload("leave it out"))
 		d.PatchPodTemplateMetadata = nil
 	}
-	d.skipLastPause()
-}
-
-// skipLastPause removes the pause of a last step that replaces every pod, since nothing is left to wait for. A
-// blue-green rollout keeps it: its last step waits for an approval.
-func (d *draft) skipLastPause() {
-	if len(d.Steps) == 0 || d.Style == StyleBlueGreen {
+	if len(d.Steps) == 0 || d.Style == StyleBlueGreen { // its last step waits for an approval
 		return
 	}
+	// after a last step that replaces every pod nothing is left to wait for
 	if last := &d.Steps[len(d.Steps)-1]; last.PauseSeconds == nil && last.Replicas.StrVal == allPodsPercent {
 		last.PauseSeconds = new(int64)
 	}
@@ -124,13 +123,9 @@ const allPodsPercent = "100%"
 
 func formatPercent(n int32) string { return fmt.Sprintf("%d%%", n) }
 
-// stepField returns the path of a key of step i, counted from 0; with key "" the path of the step itself.
+// stepField returns the path of a key of step i, counted from 0.
 func (d *draft) stepField(i int, key string) string {
-	field := strictyaml.Index(strictyaml.Join(d.body, "steps"), i)
-	if key == "" {
-		return field
-	}
-	return strictyaml.Join(field, key)
+	return strictyaml.Join(strictyaml.Index(strictyaml.Join(d.body, "steps"), i), key)
 }
 
 // shareKey returns the key of a step's percentage of traffic.
@@ -332,10 +327,8 @@ func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
 // checkStyle refuses a style that the workload's kind does not support.
 func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
 	k := kindOf(ref)
-	if !k.Known() || d.body == "" {
-		return
-	}
 	switch supported := k.Supports(d.Style); {
+	case !k.Known():
 	case supported && d.Style == StyleCanary && len(ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix):
 		r.Refuse(d.body, "cannot create the extra workload of %s: with %q its name would be too long", ref.Name,
 			CanarySuffix)

@@ -3,7 +3,6 @@ package traffic
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -72,8 +71,9 @@ type Borrowed struct {
 	hasSaved bool
 }
 
-// Borrowable is what a release may change of an object, and so what may be restored on it. The original is saved in an
-// annotation, which any client that may edit the object can change: it is never applied to other places.
+// Borrowable is what a release may change of an object, and so what may be restored on it: a place, or what a script
+// may change. The original is saved in an annotation, which any client that may edit the object can change: it is
+// never applied to other places.
 type Borrowable string
 
 // The kinds of Borrowable.
@@ -81,22 +81,20 @@ const (
 	// BorrowsByScript is what a script may change of a custom object: its spec, and the user's labels and annotations.
 	BorrowsByScript Borrowable = ""
 	// BorrowsSelector is a Service's selector.
-	BorrowsSelector Borrowable = "selector"
+	BorrowsSelector Borrowable = pathSelector
 	// BorrowsRules are the rules of an HTTPRoute.
-	BorrowsRules Borrowable = "rules"
+	BorrowsRules Borrowable = pathRules
 )
 
 // Allows reports whether a release may change the place at a pointer; the marks of a borrowed object are included.
 func (p Borrowable) Allows(pointer string) bool {
 	switch {
-	case slices.Contains(marks, pointer), p == BorrowsByScript && pointer == markOriginal:
+	case slices.Contains(marks, pointer):
 		return true
-	case p == BorrowsSelector:
-		return pointer == pathSelector
-	case p == BorrowsRules:
-		return pointer == pathRules
+	case p != BorrowsByScript:
+		return pointer == string(p)
 	}
-	return pointer == pathSpec || isUserMetadata(pointer)
+	return pointer == markOriginal || pointer == pathSpec || isUserMetadata(pointer)
 }
 
 // isUserMetadata reports whether a pointer is that of a label or annotation that is not reserved.
@@ -153,11 +151,7 @@ func Digest(o Object, paths []string) string {
 			parts[p] = value
 		}
 	}
-	raw, err := json.Marshal(parts) // members in order of their names
-	if err != nil {
-		return ""
-	}
-	return digest.Of(string(raw))
+	return digest.Of(string(jsonpatch.Encode(parts))) // members in order of their names
 }
 
 // CheckClaim checks that the claimant may write to an object with this claim on it: failure.Claimed with the holder
@@ -222,24 +216,22 @@ func (b Borrowed) PlanWrite(h Claimant, derive func(original Object) (Object, []
 // originalSpec is for other tools, "" if there is none.
 func (b Borrowed) originalNotes(h Claimant, original Object, paths []string) (saved, originalSpec string, err error) {
 	undo := undoTo(original, paths)
-	raw, err := json.Marshal(undo)
-	switch {
-	case err != nil:
-		return "", "", err
-	case len(raw) > maxSaved:
+	saved = string(jsonpatch.Encode(undo))
+	if len(saved) > maxSaved {
 		return "", "", failure.New(failure.Refused, "%s is too large to be saved on itself: %d bytes, the most is %d",
-			b.name, len(raw), maxSaved)
-	case b.borrowable != BorrowsByScript || !h.WriteOriginalSpec && !b.hasOriginalSpec():
-		return string(raw), "", nil
+			b.name, len(saved), maxSaved)
+	}
+	if b.borrowable != BorrowsByScript || !h.WriteOriginalSpec && !b.hasOriginalSpec() {
+		return saved, "", nil
 	}
 	originalSpec = originalSpecOf(original)
-	if len(raw)+len(originalSpec) > maxSaved { // the restore has priority
+	if len(saved)+len(originalSpec) > maxSaved { // the restore has priority
 		originalSpec = ""
 	}
 	if originalSpec != "" || b.hasOriginalSpec() {
-		raw, err = json.Marshal(append(undo, jsonpatch.Remove(markOriginal)))
+		saved = string(jsonpatch.Encode(append(undo, jsonpatch.Remove(markOriginal))))
 	}
-	return string(raw), originalSpec, err
+	return saved, originalSpec, nil
 }
 
 // hasOriginalSpec reports whether the object already has the annotation for other tools.
@@ -264,25 +256,12 @@ func (o object) planWrite(h Claimant, wanted Object, p places) (*Write, error) {
 	if drifted && len(changes) > 0 && !h.Overwrite {
 		return nil, o.driftError(p.previous)
 	}
-	signs := jsonpatch.Diff(o.live, wanted, p.marks)
-	if len(changes) == 0 && len(signs) == 0 && !p.fresh && !drifted {
+	all := jsonpatch.Diff(o.live, wanted, slices.Concat(p.previous, p.owned, p.marks))
+	if len(all) == 0 && !p.fresh && !drifted {
 		return nil, nil
 	}
 	ours := slices.Compact(slices.Sorted(slices.Values(p.owned)))
-	return &Write{Tests: o.tests(), Changes: withoutDuplicateParents(slices.Concat(changes, signs)), paths: ours}, nil
-}
-
-// withoutDuplicateParents drops a second operation that creates the same parent object, which would empty it.
-func withoutDuplicateParents(ops []jsonpatch.Op) []jsonpatch.Op {
-	made := map[string]bool{}
-	return slices.DeleteFunc(ops, func(op jsonpatch.Op) bool {
-		if value, is := op.Value.(map[string]any); !is || !op.Adds() || len(value) > 0 {
-			return false
-		}
-		again := made[op.Path]
-		made[op.Path] = true
-		return again
-	})
+	return &Write{Tests: o.tests(), Changes: all, paths: ours}, nil
 }
 
 // undoTo returns the patch that restores these places of the original and removes the marks.
@@ -367,7 +346,7 @@ func (o object) tests() []jsonpatch.Op {
 
 // refuse returns a failure.Refused for something that cannot be expressed.
 func refuse(format string, args ...any) error {
-	return failure.New(failure.Refused, "%s", fmt.Sprintf(format, args...))
+	return failure.New(failure.Refused, format, args...)
 }
 
 // AnnotationPlaces is on objects that a release created: the places of the object that the release controls, as a JSON
@@ -398,7 +377,8 @@ func (c Created) CheckClaim(h Claimant) error {
 // AnnotatePlaces returns an object to be created with the annotation of the places that the release owns.
 func AnnotatePlaces(desired Object, paths []string) Object {
 	out := clone(desired)
-	jsonpatch.Put(out, jsonpatch.Annotation(AnnotationPlaces), jsonList(paths))
+	list := jsonpatch.Encode(slices.Sorted(slices.Values(paths)))
+	jsonpatch.Put(out, jsonpatch.Annotation(AnnotationPlaces), string(list))
 	return out
 }
 
@@ -430,12 +410,4 @@ func (c Created) places() []string {
 	return slices.DeleteFunc(out, func(p string) bool {
 		return p != pathSpec && p != pathSelector && !isUserMetadata(p)
 	})
-}
-
-func jsonList(paths []string) string {
-	raw, err := json.Marshal(slices.Sorted(slices.Values(paths)))
-	if err != nil {
-		return "[]"
-	}
-	return string(raw)
 }

@@ -45,8 +45,9 @@ func CanaryService(stable Object, name string, v Version) Object {
 	for _, port := range DigObjects(spec, "ports") {
 		delete(port, "nodePort")
 	}
-	spec["selector"] = anyMap(v.selector(SelectorOf(stable)))
-	return Object{"apiVersion": "v1", "kind": "Service", "metadata": createdMetadata(stable, name, v), "spec": spec}
+	spec["selector"] = jsonpatch.Normalise(v.selector(SelectorOf(stable)))
+	meta := createdMetadata(stable, name, annotationsOf(stable), v)
+	return Object{"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
 }
 
 // SelectorOf returns the selector of a Service.
@@ -66,7 +67,7 @@ const pathSelector = "/spec/selector"
 // Pinned derives a stable Service that selects one version's pods only.
 func Pinned(v Version) func(original Object) (Object, []string, error) {
 	return func(original Object) (Object, []string, error) {
-		jsonpatch.Put(original, pathSelector, anyMap(v.selector(SelectorOf(original))))
+		jsonpatch.Put(original, pathSelector, jsonpatch.Normalise(v.selector(SelectorOf(original))))
 		return original, []string{pathSelector}, nil
 	}
 }
@@ -74,17 +75,18 @@ func Pinned(v Version) func(original Object) (Object, []string, error) {
 // CanarySelectorPaths are the places of a canary Service that a release owns.
 var CanarySelectorPaths = []string{pathSelector}
 
-// createdMetadata returns the metadata of an object that is created next to another: the other's labels and
-// annotations, except reserved ones, the claim, and an owner reference, so that it is deleted with the other.
-func createdMetadata(of Object, name string, v Version) Object {
-	annotations := ownAnnotations(of)
+// createdMetadata returns the metadata of an object that is created next to another: these annotations and the other's
+// labels, except reserved ones, the claim, and an owner reference, so that it is deleted with the other.
+func createdMetadata(of Object, name string, annotations map[string]string, v Version) Object {
+	annotations = maps.Clone(annotations)
+	maps.DeleteFunc(annotations, reserved)
 	annotations[rollout.AnnotationHeldBy] = v.Claim
 	labels := digStrings(of, "metadata", "labels")
 	labels[strategy.LabelCanaryOf], labels[workload.LabelClaimed] = strategy.CanaryOf(v.Workload),
 		workload.LabelClaimedValue
 	return Object{
 		"name": name, "namespace": DigString(of, "metadata", "namespace"),
-		"labels": anyMap(labels), "annotations": anyMap(annotations),
+		"labels": jsonpatch.Normalise(labels), "annotations": jsonpatch.Normalise(annotations),
 		"ownerReferences": []any{Object{
 			"apiVersion": DigString(of, "apiVersion"), "kind": DigString(of, "kind"),
 			"name": DigString(of, "metadata", "name"), "uid": DigString(of, "metadata", "uid"),
@@ -141,12 +143,7 @@ func CanaryIngress(stable Object, routing ServicePair, annotations map[string]st
 		return nil, refuse("Ingress %s has no rule that leads to Service %s: name another Ingress or another Service",
 			name, routing.Stable)
 	}
-	meta := createdMetadata(stable, name+strategy.CanarySuffix, v)
-	all := map[string]string{}
-	maps.Copy(all, annotations)
-	maps.DeleteFunc(all, reserved)
-	all[rollout.AnnotationHeldBy] = v.Claim
-	meta["annotations"] = anyMap(all)
+	meta := createdMetadata(stable, name+strategy.CanarySuffix, annotations, v)
 	return Object{"apiVersion": DigString(stable, "apiVersion"), "kind": "Ingress", "metadata": meta, "spec": spec}, nil
 }
 

@@ -73,10 +73,6 @@ func Number(value any) (int64, bool) {
 	switch n := value.(type) {
 	case int64:
 		return n, true
-	case int:
-		return int64(n), true
-	case int32:
-		return int64(n), true
 	case float64:
 		return int64(n), n == float64(int64(n))
 	default:
@@ -89,10 +85,30 @@ func Describe(kind, namespace, name string) string {
 	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
 }
 
-func anyMap(m map[string]string) map[string]any {
-	out := make(map[string]any, len(m))
-	for k, v := range m {
-		out[k] = v
+// pathSpec is the place of canary Ingresses and custom objects that a release owns.
+const pathSpec = "/spec"
+
+// Kind is a kind of object that a release borrows or creates in order to move traffic.
+type Kind struct {
+	// Group and Resource name it as the API server does, in any version.
+	Group, Resource string
+	// Pointers are the JSON Pointers of the fields that a release writes.
+	Pointers []string
+	// Metadata is true if it also writes labels or annotations that a script chooses.
+	Metadata bool
+}
+
+// Kinds returns the kinds that every cluster may have. For other custom objects see CustomKind.
+func Kinds() []Kind {
+	return []Kind{
+		{Resource: "services", Pointers: []string{pathSelector}},
+		{Group: "networking.k8s.io", Resource: "ingresses", Pointers: []string{pathSpec}, Metadata: true},
+		{Group: "gateway.networking.k8s.io", Resource: "httproutes", Pointers: []string{pathRules}},
+		CustomKind(GroupIstio, "virtualservices"), CustomKind(GroupIstio, "destinationrules"),
 	}
-	return out
+}
+
+// CustomKind returns a kind that a script changes.
+func CustomKind(group, resource string) Kind {
+	return Kind{Group: group, Resource: resource, Pointers: []string{pathSpec}, Metadata: true}
 }

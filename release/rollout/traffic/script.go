@@ -4,9 +4,11 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
@@ -52,14 +54,8 @@ func CustomScript(ref strategy.ObjectRef) Script {
 
 // BuiltIn returns the source of the built-in script, "" if there is none.
 func (s Script) BuiltIn() string {
-	if s.File == "" {
-		return ""
-	}
-	raw, err := builtIn.ReadFile("scripts/" + s.File + ".lua")
-	if err != nil {
-		return ""
-	}
-	return string(raw)
+	source, _ := builtIn.ReadFile("scripts/" + s.File + ".lua")
+	return string(source)
 }
 
 // Classes are the classes of Ingress that have a built-in script.
@@ -72,7 +68,7 @@ func IngressInput(stable Object, class string, pair ServicePair, asks strategy.T
 		weight = fmt.Sprint(*asks.Weight)
 	}
 	in := Object{
-		"annotations": anyMap(ownAnnotations(stable)), "weight": weight,
+		"annotations": jsonpatch.Normalise(ownAnnotations(stable)), "weight": weight,
 		"canaryService": pair.Canary, "stableService": pair.Stable, "class": class,
 	}
 	return withAsks(in, asks)
@@ -87,8 +83,8 @@ func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Objec
 	}
 	data := Object{
 		"spec":        clone(Dig(original, "spec")),
-		"labels":      anyMap(digStrings(original, "metadata", "labels")),
-		"annotations": anyMap(ownAnnotations(original)),
+		"labels":      jsonpatch.Normalise(digStrings(original, "metadata", "labels")),
+		"annotations": jsonpatch.Normalise(ownAnnotations(original)),
 	}
 	in := Object{
 		"data": data, "namespace": DigString(original, "metadata", "namespace"),
@@ -148,51 +144,60 @@ func Custom(script string, raw []byte) func(original Object) (Object, []string, 
 			jsonpatch.Put(original, pathSpec, jsonpatch.Normalise(spec))
 		}
 		for _, part := range []string{"labels", "annotations"} {
-			returned, said := out[part].(map[string]any)
-			if !said {
-				continue
-			}
-			was := digStrings(original, "metadata", part)
-			if part == "annotations" {
-				was = ownAnnotations(original)
-			}
-			changed, err := changedKeys(script, part, was, returned)
-			if err != nil {
-				return nil, nil, err
-			}
-			for key, value := range changed {
-				path := "/metadata/" + part + "/" + jsonpatch.Escape(key)
-				paths = append(paths, path)
-				if value == nil {
-					jsonpatch.Drop(original, path)
-				} else {
-					jsonpatch.Put(original, path, *value)
+			if returned, said := out[part].(map[string]any); said {
+				changed, err := putMetadata(original, script, part, returned)
+				if err != nil {
+					return nil, nil, err
 				}
+				paths = append(paths, changed...)
 			}
 		}
 		return original, paths, nil
 	}
 }
 
-// changedKeys returns the keys whose values a script has changed, added or (nil) removed.
-func changedKeys(script, part string, was map[string]string, returned map[string]any) (map[string]*string, error) {
-	out := map[string]*string{}
+// putMetadata makes the labels or annotations of an object what a script returned; paths are the places that it
+// changes.
+func putMetadata(o Object, script, part string, returned map[string]any) (paths []string, err error) {
+	was := digStrings(o, "metadata", part)
+	if part == "annotations" {
+		was = ownAnnotations(o)
+	}
+	place := func(key string) string {
+		path := "/metadata/" + part + "/" + jsonpatch.Escape(key)
+		paths = append(paths, path)
+		return path
+	}
 	for key, value := range returned {
 		text, ok := value.(string)
-		if !ok {
+		switch old, there := was[key]; {
+		case !ok:
 			return nil, refuse("script %s returned %s.%s, which is not a string", script, part, key)
-		}
-		if reserved(key, text) {
+		case reserved(key, text):
 			return nil, refuse("script %s returned %s.%s, which a script may not change", script, part, key)
-		}
-		if old, there := was[key]; !there || old != text {
-			out[key] = &text
+		case !there || old != text:
+			jsonpatch.Put(o, place(key), text)
 		}
 	}
 	for key := range was {
 		if _, still := returned[key]; !still {
-			out[key] = nil
+			jsonpatch.Drop(o, place(key))
 		}
 	}
-	return out, nil
+	return paths, nil
+}
+
+// originalSpecOf returns the value of rollout.AnnotationOriginalSpec for a custom object; "" if another client has
+// written one already.
+func originalSpecOf(original Object) string {
+	if _, there := annotationsOf(original)[rollout.AnnotationOriginalSpec]; there {
+		return ""
+	}
+	labels := digStrings(original, "metadata", "labels")
+	maps.DeleteFunc(labels, reserved)
+	return string(jsonpatch.Encode(struct {
+		Spec        any               `json:"spec,omitempty"`
+		Labels      map[string]string `json:"labels,omitempty"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+	}{Dig(original, "spec"), labels, ownAnnotations(original)}))
 }
