@@ -251,7 +251,8 @@ func TestWatch_Reconnects_AfterLostConnection(t *testing.T) {
 // shopStream opens the events of task shop-1.
 func shopStream(api *client.Client) func(context.Context, string) (*http.Response, error) {
 	return func(ctx context.Context, last string) (*http.Response, error) {
-		return apiclient.Request{Path: "tasks/shop-1/events", LastEventID: last}.Send(ctx, api)
+		return apiclient.Request{Call: apiclient.NamedWith((*client.Client).WatchTask), Name: "shop-1",
+			LastEventID: last}.Send(ctx, api)
 	}
 }
 

@@ -3,7 +3,6 @@
 package apiclient
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -146,44 +145,6 @@ func Read[T any](response *http.Response, err error) (Reply[T], error) {
 		return Reply[T]{}, newUnexpectedResponse(address, response)
 	}
 	return answer, nil
-}
-
-// Request is a request for a resource of the API.
-type Request struct {
-	// Method is GET if it is empty. Path is below /api/v1/, and escaped.
-	Method, Path string
-	Query        url.Values
-	// ContentType is the type of the body; "" without a body.
-	ContentType string
-	Body        []byte
-	// IdempotencyKey, if not "", makes a repeat the same request.
-	IdempotencyKey string
-	// LastEventID, if not "", makes an event stream start with the event after this one.
-	LastEventID string
-}
-
-// Path returns the escaped path of an object: its collection, and its name or NAMESPACE/NAME.
-func Path(collection, name string) string {
-	for part := range strings.SplitSeq(name, "/") {
-		collection += "/" + url.PathEscape(part)
-	}
-	return collection
-}
-
-// Send sends the request.
-func (r Request) Send(ctx context.Context, api *client.Client) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, r.Method, api.Server+"api/v1/"+r.Path, bytes.NewReader(r.Body))
-	if err != nil {
-		return nil, err
-	}
-	request.URL.RawQuery = r.Query.Encode()
-	for name, value := range map[string]string{"Content-Type": r.ContentType, "Idempotency-Key": r.IdempotencyKey,
-		"Last-Event-ID": r.LastEventID} {
-		if value != "" {
-			request.Header.Set(name, value)
-		}
-	}
-	return api.Client.Do(request)
 }
 
 // ReadAll reads pages of a list until it has enough items. most 0 reads all pages.

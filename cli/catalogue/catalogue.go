@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/noun"
@@ -50,7 +51,10 @@ All documents are validated before the first one is sent.`, `  slipway service a
 
 func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
 	return &noun.Noun[client.ServiceSummary, client.Service]{
-		App: a, Command: "service", Name: "service", Argument: "ID", Collection: "services",
+		App: a, Command: "service", Name: "service", Argument: "ID", Calls: noun.Calls{List: apiclient.List((*client.Client).ListServices),
+			Get:    apiclient.Named((*client.Client).GetService),
+			Put:    apiclient.NamedBody((*client.Client).PutServiceWithBody),
+			Delete: apiclient.Named((*client.Client).DeleteService)},
 		Key:    func(s client.ServiceSummary) string { return s.ID },
 		Note:   func(s client.ServiceSummary) string { return s.DisplayName },
 		Titles: []string{"ID", "NAME", "WORKLOADS", "AGE"},
@@ -121,7 +125,10 @@ If the home cluster has a namespace with the party's name, the party "default" s
 
 func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 	return &noun.Noun[client.PartyState, client.PartyState]{
-		App: a, Command: "party", Name: "party", Argument: "NAME", Collection: "parties",
+		App: a, Command: "party", Name: "party", Argument: "NAME", Calls: noun.Calls{List: apiclient.List((*client.Client).ListParties),
+			Get:    apiclient.Named((*client.Client).GetParty),
+			Put:    apiclient.NamedBody((*client.Client).PutPartyWithBody),
+			Delete: apiclient.Named((*client.Client).DeleteParty)},
 		Key:    func(p client.PartyState) string { return p.Name },
 		Note:   func(p client.PartyState) string { return p.Queue },
 		Titles: []string{"NAME", "REACHABLE", "LAST SEEN", "QUEUE", "NAMESPACE", "AGE"},
@@ -184,7 +191,10 @@ func routings(a *app.App) *noun.Noun[client.TrafficRouting, client.TrafficRoutin
 	var where app.ScopeFlags
 	return &noun.Noun[client.TrafficRouting, client.TrafficRouting]{
 		App: a, Command: "trafficrouting", Name: "traffic routing", Argument: "NAME",
-		Collection: "trafficroutings", Scope: &where,
+		Scope: &where, Calls: noun.Calls{List: apiclient.List((*client.Client).ListTrafficRoutings),
+			Get:    apiclient.Spaced((*client.Client).GetTrafficRouting),
+			Put:    apiclient.SpacedBody((*client.Client).PutTrafficRoutingWithBody),
+			Delete: apiclient.Spaced((*client.Client).DeleteTrafficRouting)},
 		Flags:  where.NamespaceFlag,
 		Key:    func(t client.TrafficRouting) string { return t.Namespace + "/" + t.Name },
 		Note:   func(t client.TrafficRouting) string { return string(t.Status.Phase) },

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -199,7 +198,7 @@ func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what strin
 	n.InitCommand(command, app.Connect, func() error {
 		return most.Check(what)
 	}, func(c *cobra.Command, api *client.Client, name string) error {
-		request := n.request(http.MethodGet, name, "/history")
+		request := n.request(n.Calls.History, name)
 		if list != nil {
 			request = list(name)
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -28,9 +27,10 @@ type Noun[Item, Object any] struct {
 	App *app.App
 	// Command is the word on the command line, Name the one in messages.
 	Command, Name string
-	// Collection is the path of the objects in the API. Argument is the placeholder of an object's name in usage lines:
-	// NAME or ID. Example is a name in examples.
-	Collection, Argument, Example string
+	// Calls are the operations of the API.
+	Calls Calls
+	// Argument is the placeholder of an object's name in usage lines: NAME or ID. Example is a name in examples.
+	Argument, Example string
 	// Scope holds the namespace flags of a namespaced object; nil for others. Its flags are among Flags.
 	Scope *app.ScopeFlags
 	// Flags adds the flags that every command of this kind has.
@@ -55,6 +55,13 @@ type Noun[Item, Object any] struct {
 	Encode   func(Object) ([]byte, error)
 	// Release defines how a release is watched.
 	Release Release[Object]
+}
+
+// Calls are the operations of the API on one kind of object; those that it does not have are nil. Verbs are by their
+// names.
+type Calls struct {
+	List, Get, Put, Delete, History, Watch apiclient.Call
+	Verbs                                  map[string]apiclient.Call
 }
 
 func (n *Noun[Item, Object]) withArticle() string {
@@ -114,7 +121,7 @@ func (n *Noun[Item, Object]) list() apiclient.Request {
 			}
 		}
 	}
-	return apiclient.Request{Path: n.Collection, Query: query}
+	return apiclient.Request{Call: n.Calls.List, Query: query}
 }
 
 // Object returns the name of a namespaced object from NAMESPACE/NAME and the flags.
@@ -123,9 +130,9 @@ func (n *Noun[Item, Object]) Object(key string) app.ObjectName {
 	return app.ObjectName{Party: n.Scope.Party, Namespace: namespace, Name: name}
 }
 
-// request returns a request for an object, or for what is below it.
-func (n *Noun[Item, Object]) request(method, name, below string) apiclient.Request {
-	r := apiclient.Request{Method: method, Path: apiclient.Path(n.Collection, name) + below}
+// request returns a request for an object.
+func (n *Noun[Item, Object]) request(call apiclient.Call, name string) apiclient.Request {
+	r := apiclient.Request{Call: call, Name: name}
 	if n.Scope != nil {
 		if party := n.Object(name).PartyParam(); party != nil {
 			r.Query = url.Values{"party": {*party}}
@@ -137,7 +144,7 @@ func (n *Noun[Item, Object]) request(method, name, below string) apiclient.Reque
 // Read reads one object.
 func (n *Noun[Item, Object]) Read(ctx context.Context, api *client.Client, name string) (apiclient.Reply[Object],
 	error) {
-	reply, err := apiclient.Read[Object](n.request(http.MethodGet, name, "").Send(ctx, api))
+	reply, err := apiclient.Read[Object](n.request(n.Calls.Get, name).Send(ctx, api))
 	if err == nil && n.Prepare != nil && n.App.Output == app.Table {
 		n.Prepare(ctx, api)
 	}
@@ -241,7 +248,7 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 	var outcomes []deleted
 	failed := false
 	for _, name := range names {
-		response, err := n.request(http.MethodDelete, name, "").Send(c.Context(), api)
+		response, err := n.request(n.Calls.Delete, name).Send(c.Context(), api)
 		outcome := deleted{Name: name, Deleted: err == nil}
 		if err != nil {
 			var problem *apiclient.ProblemError
@@ -269,7 +276,7 @@ func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Ap
 	what.Noun = n.Name
 	if what.Put == nil {
 		what.Put = func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
-			put := n.request(http.MethodPut, d.Name, "")
+			put := n.request(n.Calls.Put, d.Name)
 			put.ContentType, put.Body = apiclient.YAMLBody, d.Body
 			return manifest.ReadResult(put.Send(ctx, api))
 		}

@@ -96,7 +96,7 @@ func (n *Noun[Item, Object]) VerbCommand(v Verb[Object], stateText func(Object) 
 		if err != nil {
 			return err
 		}
-		request := n.request(http.MethodPost, name, "/"+v.Name)
+		request := n.request(n.Calls.Verbs[v.Name], name)
 		request.ContentType, request.Body = apiclient.JSONBody, text
 		answer, err := apiclient.Read[Object](request.Send(c.Context(), api))
 		if apiclient.OutcomeUnknown(err) {
@@ -153,7 +153,7 @@ func (n *Noun[Item, Object]) Watched(api *client.Client, name string, o follow.O
 			return answer.Value, err
 		},
 		Open: func(ctx context.Context, last string) (*http.Response, error) {
-			events := n.request(http.MethodGet, name, "/events")
+			events := n.request(n.Calls.Watch, name)
 			events.LastEventID = last
 			return events.Send(ctx, api)
 		},

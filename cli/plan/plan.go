@@ -31,7 +31,10 @@ type plans = noun.Noun[client.PlanSummary, client.PlanDocument]
 func Command(a *app.App) *cobra.Command {
 	var names task.Names
 	n := &plans{
-		App: a, Command: "plan", Name: "plan", Argument: "NAME", Collection: "plans",
+		App: a, Command: "plan", Name: "plan", Argument: "NAME", Calls: noun.Calls{
+			List: apiclient.List((*client.Client).ListPlans), Get: apiclient.Named((*client.Client).GetPlan),
+			Put:    apiclient.NamedBody((*client.Client).PutPlanWithBody),
+			Delete: apiclient.Named((*client.Client).DeletePlan)},
 		Key:    func(p client.PlanSummary) string { return p.Name },
 		Note:   func(p client.PlanSummary) string { return p.Comment },
 		Titles: []string{"NAME", "ITEMS", "LATEST TASK", "AGE", "COMMENT"},
@@ -153,7 +156,7 @@ plan's keys notBefore, windows and freezes. A waiting task shows when it will co
 
 func historyCommand(n *plans) *cobra.Command {
 	command := noun.HistoryCommand(n, "tasks", func(name string) apiclient.Request {
-		return apiclient.Request{Path: "tasks", Query: url.Values{"plan": {name}}}
+		return apiclient.Request{Call: task.ListCall, Query: url.Values{"plan": {name}}}
 	}, task.HistoryTitles, func(t client.TaskSummary) []string { return task.HistoryRow(n.App, t) })
 	command.Short = "List the tasks of a plan, newest first"
 	command.Long =

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/noun"
@@ -49,11 +50,25 @@ var phases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed, roll
 	rollout.PhaseRolledBack,
 	rollout.PhaseCancelled}
 
+var calls = noun.Calls{List: apiclient.List((*client.Client).ListRollouts),
+	Get:     apiclient.SpacedWith((*client.Client).GetRollout),
+	History: apiclient.SpacedWith((*client.Client).GetRolloutHistory),
+	Watch:   apiclient.SpacedWith((*client.Client).WatchRollout),
+	Verbs: map[string]apiclient.Call{
+		string(rollout.VerbApprove):  apiclient.SpacedBodyWith((*client.Client).ApproveRolloutWithBody),
+		string(rollout.VerbPromote):  apiclient.SpacedBodyWith((*client.Client).PromoteRolloutWithBody),
+		string(rollout.VerbPause):    apiclient.SpacedBodyWith((*client.Client).PauseRolloutWithBody),
+		string(rollout.VerbResume):   apiclient.SpacedBodyWith((*client.Client).ResumeRolloutWithBody),
+		string(rollout.VerbRollback): apiclient.SpacedBodyWith((*client.Client).RollbackRolloutWithBody),
+		string(rollout.VerbStop):     apiclient.SpacedBodyWith((*client.Client).StopRolloutWithBody),
+		string(rollout.VerbJump):     apiclient.SpacedBodyWith((*client.Client).JumpRolloutWithBody),
+		string(rollout.VerbRetry):    apiclient.SpacedBodyWith((*client.Client).RetryRolloutWithBody)}}
+
 func newNoun(a *app.App) *rollouts {
 	var where app.ScopeFlags
 	return &rollouts{
 		App: a, Command: "rollout", Name: "rollout", Argument: "NAME", Scope: &where, Flags: where.Flags,
-		Collection: "rollouts", Example: "shop/web",
+		Calls: calls, Example: "shop/web",
 		Key:    func(r client.RolloutSummary) string { return r.Namespace + "/" + r.Name },
 		Note:   func(r client.RolloutSummary) string { return string(r.Phase) },
 		Titles: []string{"NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "CHANGE", "REASON"},

@@ -60,9 +60,21 @@ for all.`,
 	return command
 }
 
+var calls = noun.Calls{List: apiclient.List((*client.Client).ListServings),
+	Get:     apiclient.Named((*client.Client).GetServing),
+	Put:     apiclient.NamedBodyWith((*client.Client).PutServingWithBody),
+	Delete:  apiclient.Named((*client.Client).DeleteServing),
+	History: apiclient.NamedWith((*client.Client).GetServingHistory),
+	Watch:   apiclient.NamedWith((*client.Client).WatchServing),
+	Verbs: map[string]apiclient.Call{
+		string(serving.VerbApprove): apiclient.NamedBodyWith((*client.Client).ApproveServingWithBody),
+		string(serving.VerbPause):   apiclient.NamedBodyWith((*client.Client).PauseServingWithBody),
+		string(serving.VerbResume):  apiclient.NamedBodyWith((*client.Client).ResumeServingWithBody),
+		string(serving.VerbStop):    apiclient.NamedBodyWith((*client.Client).StopServingWithBody)}}
+
 func newNoun(a *app.App) *servings {
 	return &servings{
-		App: a, Command: "serving", Name: "serving", Argument: "ID", Collection: "servings", Example: "serving-01",
+		App: a, Command: "serving", Name: "serving", Argument: "ID", Calls: calls, Example: "serving-01",
 		Key:    func(s serving.View) string { return s.ID },
 		Note:   func(s serving.View) string { return string(s.Phase) },
 		Titles: []string{"ID", "STATE", "PARTIES", "OPERATION", "WAITS FOR", "SINCE", "AGE", "REASON"},

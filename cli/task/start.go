@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -22,8 +21,9 @@ import (
 
 // Start is a request that starts a task.
 type Start struct {
-	// Path is the path of the request.
-	Path  string
+	// Call is the operation, on the object of this name.
+	Call  apiclient.Call
+	Name  string
 	Times TimesFlags
 	// RepeatCommand is the command for repeating the request, without --key and the times. StartedText is the message
 	// when the task has started, before the task's ID.
@@ -32,7 +32,7 @@ type Start struct {
 
 // RunPlan returns the request that runs a plan, with these times.
 func RunPlan(name string, times TimesFlags) Start {
-	return Start{Path: apiclient.Path("plans", name) + "/execute", Times: times,
+	return Start{Call: apiclient.NamedBodyWith((*client.Client).ExecutePlanWithBody), Name: name, Times: times,
 		RepeatCommand: "slipway plan run " + name, StartedText: "plan " + name + " is running as task "}
 }
 
@@ -46,7 +46,7 @@ func (s Start) Run(ctx context.Context, a *app.App, api *client.Client, who app.
 	if err != nil {
 		return err
 	}
-	task, err := apiclient.Read[client.ExecuteResult](apiclient.Request{Method: http.MethodPost, Path: s.Path,
+	task, err := apiclient.Read[client.ExecuteResult](apiclient.Request{Call: s.Call, Name: s.Name,
 		ContentType: apiclient.JSONBody, Body: body, IdempotencyKey: who.Key}.Send(ctx, api))
 	if apiclient.OutcomeUnknown(err) {
 		a.Printf(a.Err, "It is unknown whether the task was started. It is safe to repeat the command with the same "+
@@ -136,7 +136,7 @@ With --watch, the command watches the task until it ends, and the exit code is t
 	n.InitCommand(command, n.App.ConnectToWrite, func() error {
 		return errors.Join(options.Check(command), times.Read())
 	}, func(c *cobra.Command, api *client.Client, id string) error {
-		return Start{Path: apiclient.Path("tasks", id) + "/rerun", Times: times,
+		return Start{Call: apiclient.NamedBodyWith((*client.Client).RerunTaskWithBody), Name: id, Times: times,
 			RepeatCommand: "slipway task rerun " + id, StartedText: "task " + id + " is rerun as task ",
 		}.Run(c.Context(), n.App, api, who, options)
 	})

@@ -48,10 +48,21 @@ func Command(a *app.App) *cobra.Command {
 	return command
 }
 
+var calls = noun.Calls{List: ListCall, Get: apiclient.Named((*client.Client).GetTask),
+	Delete: apiclient.Named((*client.Client).DeleteTask), Watch: apiclient.NamedWith((*client.Client).WatchTask),
+	Verbs: map[string]apiclient.Call{
+		string(plan.VerbPause):   apiclient.NamedBodyWith((*client.Client).PauseTaskWithBody),
+		string(plan.VerbResume):  apiclient.NamedBodyWith((*client.Client).ResumeTaskWithBody),
+		string(plan.VerbApprove): apiclient.NamedBodyWith((*client.Client).ApproveTaskWithBody),
+		string(plan.VerbStop):    apiclient.NamedBodyWith((*client.Client).StopTaskWithBody)}}
+
+// ListCall lists tasks.
+var ListCall = apiclient.List((*client.Client).ListTasks)
+
 func newNoun(a *app.App) *tasks {
 	var names Names
 	return &tasks{
-		App: a, Command: "task", Name: "task", Argument: "ID", Collection: "tasks", Example: "shop-20261102093000-k3v9q",
+		App: a, Command: "task", Name: "task", Argument: "ID", Example: "shop-20261102093000-k3v9q", Calls: calls,
 		Key:    func(t client.TaskSummary) string { return t.ID },
 		Note:   func(t client.TaskSummary) string { return string(t.State) },
 		Titles: []string{"ID", "PLAN", "STATE", "AGE", "TOOK", "REASON"},
@@ -88,7 +99,7 @@ func inStates(states ...plan.TaskState) url.Values {
 }
 
 func planNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	plans, err := apiclient.ReadAll[client.PlanSummary](ctx, api, apiclient.Request{Path: "plans"}, apiclient.PageSize)
+	plans, err := apiclient.ReadAll[client.PlanSummary](ctx, api, apiclient.Request{Call: apiclient.List((*client.Client).ListPlans)}, apiclient.PageSize)
 	for _, p := range plans {
 		names = append(names, p.Name+"\t"+render.OneLine(p.Comment))
 	}
@@ -153,7 +164,8 @@ func reportCommand(n *tasks) *cobra.Command {
 and the plan that would reverse the task. With -o json or yaml, print the same report for programs.`,
 	}
 	return n.InitCommand(command, app.Connect, nil, func(c *cobra.Command, api *client.Client, id string) error {
-		request := apiclient.Request{Path: apiclient.Path("tasks", id) + "/report", Query: url.Values{"format": {"json"}}}
+		request := apiclient.Request{Call: apiclient.NamedWith((*client.Client).GetTaskReport), Name: id,
+			Query: url.Values{"format": {"json"}}}
 		if n.App.Output != app.Table {
 			report, err := apiclient.Read[map[string]any](request.Send(c.Context(), api))
 			if err != nil {
