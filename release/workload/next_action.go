@@ -174,69 +174,9 @@ type Borrowed struct {
 	Temporary json.RawMessage `json:"lent"`
 }
 
-// PatienceLimit is how long a pod may have a problem that rarely passes by itself, before the job fails early. It is
-// half the deadline if that is shorter.
-const PatienceLimit = 60 * time.Second
-
 // BudgetRetryInterval is the time between two attempts of an eviction that a PodDisruptionBudget refuses: budgets are
 // not watched.
 const BudgetRetryInterval = 2 * time.Second
-
-// Waiting is a job that waits until the pods of a workload are as it needs them. Its Pods may include those of another
-// workload.
-type Waiting struct {
-	Snapshot
-	Workload fmt.Stringer
-	Deadline time.Duration
-	// Progress is how far the job is: "2 of 3 pods are ready".
-	Progress string
-	// CanFail reports whether a problem of a pod can fail the job; Tolerated is how many such pods may be stuck.
-	CanFail   func(Pod) bool
-	Tolerated int32
-	// PodReason is the reason of the worst pod, "" if none has one; Explanation says why the job has come no further.
-	PodReason, Explanation string
-}
-
-// Next decides whether to wait or to fail: at the deadline, or earlier if a pod has a problem that does not pass.
-func (w Waiting) Next() NextAction {
-	expired := w.Elapsed >= w.Deadline
-	switch {
-	case !w.PodsSeen && expired:
-		return Next(ActReadPods, "the deadline has passed: read the pods' status")
-	case !w.PodsSeen:
-		return Next(ActWait, w.Progress)
-	}
-	left, stuck := PatienceLimit, int32(0)
-	for _, p := range w.Pods {
-		if p.Stuck() && w.CanFail(p) {
-			stuck++
-			left = min(left, w.PatienceLeft(p, w.Deadline))
-		}
-	}
-	troubled := stuck > w.Tolerated
-	if expired || troubled && left <= 0 {
-		return Fail(failure.New(failure.WorkloadFailed, "%s: %s after %d s: %s", w.Workload, w.Progress,
-			int64(min(w.Elapsed, w.Deadline)/time.Second), w.Explanation))
-	}
-	d := Next(ActWait, w.Progress)
-	if w.PodReason != "" {
-		d.Reason += ": " + w.PodReason
-	}
-	if troubled {
-		d.RecheckAfter = left
-	}
-	return d
-}
-
-// PatienceLeft returns how long a stuck pod may remain stuck; 0 if its problem cannot pass. A problem from before the
-// job counts from the start of the job.
-func (s Snapshot) PatienceLeft(p Pod, deadline time.Duration) time.Duration {
-	if p.Severity() == fatal {
-		return 0
-	}
-	patience := min(deadline/2, PatienceLimit)
-	return min(patience, patience-min(s.Elapsed, s.Now.Sub(p.Since)))
-}
 
 // WorstPodReason returns the reason of the pod with the highest rank: "pod order-abc: ImagePullBackOff: Back-off
 // pulling"; "" if no pod has one.
@@ -256,75 +196,4 @@ func WorstPodReason(pods []Pod, rank func(Pod) int) string {
 		text += ": " + worst.Message
 	}
 	return text
-}
-
-// Rank returns a rank by what holds, the most important first.
-func Rank(holds ...bool) (rank int) {
-	for _, is := range holds {
-		if rank *= 2; is {
-			rank++
-		}
-	}
-	return rank
-}
-
-// gapLimit is the maximum time between two reads that counts against the deadline. Beyond it, no worker was running,
-// and the time does not count.
-const gapLimit = 30 * time.Second
-
-// Progress is the state that an attempt leaves for the next one, and that observers see: the heartbeat details of
-// ActivityRun.
-type Progress struct {
-	// ElapsedSeconds is how much of the deadline is used.
-	ElapsedSeconds float64 `json:"elapsedSeconds"`
-	// ReadAt is when the workload was last read.
-	ReadAt time.Time `json:"readAt"`
-	// UnreachableSince is when the first request of an outage failed; nil while the cluster answers.
-	UnreachableSince *time.Time `json:"unreachableSince,omitempty"`
-	// Message describes the progress: "2 of 3 pods are ready".
-	Message string `json:"message,omitempty"`
-	// Held means that the operation has held the workload.
-	Held bool `json:"held,omitempty"`
-	// Ending is the result that is returned once the last write is done.
-	Ending *Ending `json:"ending,omitempty"`
-	// Data is the result that a rollout's activity returns once its last write is done, as JSON.
-	Data json.RawMessage `json:"data,omitempty"`
-	// Modified means that a traffic change has written something.
-	Modified bool `json:"modified,omitempty"`
-	// Updated and UpdatedReady are the last counted numbers of new pods of a rollout: all, and ready ones.
-	Updated      *int32 `json:"updated,omitempty"`
-	UpdatedReady *int32 `json:"updatedReady,omitempty"`
-	// LastChangeSeconds is how much of the deadline was used when these numbers last changed.
-	LastChangeSeconds float64 `json:"movedSeconds,omitempty"`
-}
-
-// StalledFor returns how long the numbers of pods have not changed.
-func (p Progress) StalledFor() time.Duration {
-	return time.Duration((p.ElapsedSeconds - p.LastChangeSeconds) * float64(time.Second))
-}
-
-// Elapsed returns how much of the deadline is used.
-func (p Progress) Elapsed() time.Duration {
-	return time.Duration(p.ElapsedSeconds * float64(time.Second))
-}
-
-// RecordRead records a successful read. The time since the previous read counts, up to gapLimit; after a failed request
-// none of it counts.
-func (p *Progress) RecordRead(now time.Time) {
-	if !p.ReadAt.IsZero() && p.UnreachableSince == nil {
-		gap := min(now.Sub(p.ReadAt), gapLimit)
-		p.ElapsedSeconds += max(0, gap.Seconds())
-	}
-	p.ReadAt = now
-}
-
-// RecordReachable ends an outage: the cluster has answered all requests after the read, too.
-func (p *Progress) RecordReachable() { p.UnreachableSince = nil }
-
-// RecordFailure records a failed request and returns how long the outage has lasted.
-func (p *Progress) RecordFailure(now time.Time) time.Duration {
-	if p.UnreachableSince == nil {
-		p.UnreachableSince = &now
-	}
-	return max(0, now.Sub(*p.UnreachableSince))
 }
