@@ -29,8 +29,7 @@ type docsPage struct {
 func renderDocs(spec *openapi3.T) ([]byte, error) {
 	page := docsPage{spec, problem.Kinds()}
 	text := template.New("docs").Funcs(template.FuncMap{"prose": prose, "typeOf": typeOf, "sample": sample,
-		"types":    mediaTypes,
-		"schemaOf": schemaOf, "operations": page.operations, "fields": docsFields})
+		"types": mediaTypes, "schemaOf": schemaOf, "operations": page.operations, "fields": docsFields})
 	if _, err := text.Parse(docsTemplate); err != nil {
 		return nil, err
 	}

@@ -164,8 +164,7 @@ func (h *handlers) answerError(err error, c echo.Context) {
 	answer.RequestID = requestID(c)
 	if answer.Status >= http.StatusInternalServerError {
 		h.Log.Warn("request failed", "request", answer.RequestID, "method", c.Request().Method, "path", answer.Instance,
-			"status",
-			answer.Status, "error", err)
+			"status", answer.Status, "error", err)
 	}
 	c.Response().Header().Set(echo.HeaderContentType, "application/problem+json")
 	if answer.Type == problem.Limited.Type() {

@@ -54,8 +54,7 @@ type Cluster struct {
 
 // NewCluster returns the cluster of these clients; the worker serves these namespaces, or all if there are none.
 func NewCluster(client Typed, objects dynamic.Interface, namespaces []string) Cluster {
-	return Cluster{Client: client, Objects: objects, namespaces: namespaces,
-		granted: &recent.Cache{}}
+	return Cluster{Client: client, Objects: objects, namespaces: namespaces, granted: &recent.Cache{}}
 }
 
 // Serves reports whether the worker serves a namespace.

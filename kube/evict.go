@@ -33,8 +33,7 @@ func (c Cluster) Evict(ctx context.Context, namespace, name string, uid types.UI
 	}
 	// Like the typed client, but without its silent retries: the blocking budget has to be reported.
 	return c.Client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(
-		name).SubResource("eviction").
-		MaxRetries(0).Body(eviction).Do(call).Error()
+		name).SubResource("eviction").MaxRetries(0).Body(eviction).Do(call).Error()
 }
 
 // severalBudgets is the API server's text when it refuses to evict a pod that two budgets cover, which it answers with

@@ -84,8 +84,7 @@ func (c Cluster) RolloutsDefinition(ctx context.Context) (exists, ours bool, err
 func (v PolicyVersions) Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
 	for _, r := range []struct{ version, resource string }{{v.Mutating, mutatingBindings},
-		{v.Validating, validatingBindings},
-		{v.Mutating, mutatingPolicies}, {v.Validating, validatingPolicies}} {
+		{v.Validating, validatingBindings}, {v.Mutating, mutatingPolicies}, {v.Validating, validatingPolicies}} {
 		if r.version != "" {
 			out = append(out, schema.GroupVersionResource{Group: admission.GroupName, Version: r.version,
 				Resource: r.resource})
@@ -130,8 +129,7 @@ func (c Cluster) PutGate(ctx context.Context, configuration *admission.MutatingW
 	}
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	_, err = c.Objects.Resource(webhookConfigurations).Apply(ctx, configuration.Name,
-		&unstructured.Unstructured{Object: content},
-		metav1.ApplyOptions{FieldManager: gateManager, Force: true})
+		&unstructured.Unstructured{Object: content}, metav1.ApplyOptions{FieldManager: gateManager, Force: true})
 	if err != nil {
 		return fmt.Errorf("webhook configuration %s: %w", configuration.Name, err)
 	}

@@ -184,8 +184,7 @@ func markPermitted(answer *http.Response) (*http.Response, error) {
 		return nil, err
 	}
 	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden,
-		Reason:  metav1.StatusReasonForbidden,
-		Message: string(said)}
+		Reason: metav1.StatusReasonForbidden, Message: string(said)}
 	if object, _, err := statuses.Decode(said, nil, nil); err == nil {
 		if decoded, ok := object.(*metav1.Status); ok {
 			status = *decoded

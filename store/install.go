@@ -98,8 +98,7 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 		})
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return failure.New(failure.Unreachable, "%s is not served %s after it was applied: check its conditions",
-			object,
-			establishTimeout)
+			object, establishTimeout)
 	}
 	return asFailure(err, object)
 }
@@ -169,8 +168,7 @@ func isForeign(found *apiextensionsv1.CustomResourceDefinition) bool {
 // CheckCRDs returns an error if one of the engine's own kinds cannot be read.
 func (s *Store) CheckCRDs(ctx context.Context) error {
 	for _, check := range []func(context.Context) error{s.services.check, s.plans.check, s.parties.check,
-		s.checkTraffic, s.appImages.check,
-		s.servings.check} {
+		s.checkTraffic, s.appImages.check, s.servings.check} {
 		if err := check(ctx); err != nil {
 			return err
 		}

@@ -258,7 +258,6 @@ func asFailure(err error, object string) error {
 // tooLarge reports whether an error is about a size limit: the API server's on a request body, or etcd's on an object
 // or a message, which are returned as internal errors.
 func tooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) ||
-		strings.Contains(err.Error(), "etcdserver: request is too large") ||
-		strings.Contains(err.Error(), "trying to send message larger than max")
+	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(),
+		"etcdserver: request is too large") || strings.Contains(err.Error(), "trying to send message larger than max")
 }

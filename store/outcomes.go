@@ -177,9 +177,8 @@ func NewRolloutRecord(asked machine.Request) (*v1alpha1.ReleaseRecord, error) {
 	party := spec.Workload().PartyOrDefault()
 	record := &v1alpha1.ReleaseRecord{Spec: v1alpha1.ReleaseRecordSpec{Kind: v1alpha1.KindRollout,
 		Subject: v1alpha1.RolloutSubject(party, spec.Namespace, spec.Name), Comment: asked.Outline(),
-		Workload: &spec.WorkloadRef,
-		Style:    string(spec.Strategy.Style), WorkflowID: rollout.WorkflowID(party, spec.Namespace, spec.Name),
-		Snapshot: snapshot}}
+		Workload: &spec.WorkloadRef, Style: string(spec.Strategy.Style), WorkflowID: rollout.WorkflowID(party,
+			spec.Namespace, spec.Name), Snapshot: snapshot}}
 	record.Labels = RolloutLabels(party, spec.Namespace, spec.Name)
 	if asked.RollBackFrozen {
 		record.Labels[v1alpha1.LabelRollBackFrozen] = "true"
@@ -195,10 +194,9 @@ func NewRolloutRecord(asked machine.Request) (*v1alpha1.ReleaseRecord, error) {
 // RolloutAsked returns the request of a record's release; the caller passes the decoded spec.
 func RolloutAsked(record *v1alpha1.ReleaseRecord, spec strategy.Spec) machine.Request {
 	return machine.Request{Spec: spec, Record: record.Name, CreatedAt: record.Spec.CreatedAt.UTC(),
-		Actor:  record.Spec.Actor,
-		Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia], RollBackFrozen: IsRestoreOnly(record),
-		Revision: v1alpha1.RevisionOf(record),
-		Task:     record.Labels[v1alpha1.LabelTask]}
+		Actor: record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia],
+		RollBackFrozen: IsRestoreOnly(record), Revision: v1alpha1.RevisionOf(record),
+		Task: record.Labels[v1alpha1.LabelTask]}
 }
 
 // IsRestoreOnly reports whether a record's release deploys nothing, and only restores what an earlier release left

@@ -194,17 +194,15 @@ func (s *Store) PruneRecords(ctx context.Context, kind, subject, except string, 
 // have a resolution of one second: within one, the release numbers decide the order.
 func (s *Store) completeRecords(ctx context.Context, kind, subject string) ([]metav1.PartialObjectMetadata, error) {
 	selector := labels.SelectorFromSet(map[string]string{v1alpha1.LabelKind: kind,
-		v1alpha1.LabelSubject: subject}).String() + "," +
-		v1alpha1.LabelState
+		v1alpha1.LabelSubject: subject}).String() + "," + v1alpha1.LabelState
 	list, err := s.metadata.Resource(recordResource).Namespace(s.namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, asFailure(err, "the list of records")
 	}
 	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
-			cmp.Compare(v1alpha1.RevisionOf(&b), v1alpha1.RevisionOf(&a)),
-			cmp.Compare(b.Name, a.Name))
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(v1alpha1.RevisionOf(&b),
+			v1alpha1.RevisionOf(&a)), cmp.Compare(b.Name, a.Name))
 	})
 	return list.Items, nil
 }

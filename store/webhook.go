@@ -133,11 +133,9 @@ func alpha(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.Custo
 // conversionWorks asks the API server whether conversion works, by a dry-run creation of a v1alpha1 object.
 func (s *Store) conversionWorks(ctx context.Context) (bool, error) {
 	probe := &unstructured.Unstructured{Object: map[string]any{"apiVersion": rolloutalpha.GroupVersion.String(),
-		"kind":     v1beta1.Kind,
-		"metadata": map[string]any{"generateName": "slipway-conversion-probe-"},
-		"spec": map[string]any{
-			"objectRef": map[string]any{"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
-				"name": "none"}},
+		"kind": v1beta1.Kind, "metadata": map[string]any{"generateName": "slipway-conversion-probe-"},
+		"spec": map[string]any{"objectRef": map[string]any{"workloadRef": map[string]any{"apiVersion": "apps/v1",
+			"kind": "Deployment", "name": "none"}},
 			"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": int64(
 				1)}}}}}}}
 	_, err := s.untyped.Resource(rolloutalpha.Resource).Namespace(s.namespace).Create(ctx, probe,

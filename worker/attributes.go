@@ -74,8 +74,7 @@ func ensureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 func missingError(namespace string, missing map[string]enumspb.IndexedValueType, because error) error {
 	//nolint:staticcheck // a name
 	return fmt.Errorf("Temporal namespace %s lacks search attributes, and this process may not add them: grant it "+
-		"the right, or have an administrator run `%s`: %w",
-		namespace, createCommand(namespace, missing), because)
+		"the right, or have an administrator run `%s`: %w", namespace, createCommand(namespace, missing), because)
 }
 
 // notPermitted reports whether Temporal refuses a call to this process, or to all: a service may reserve operator calls
@@ -114,8 +113,7 @@ func awaitSearchAttributes(ctx context.Context, c client.Client, namespace strin
 		}
 		if pause.For(ctx, attributesPause) != nil {
 			return fmt.Errorf("search attributes %v exist in Temporal namespace %s, but queries still reject them "+
-				"after %s: %w", names, namespace,
-				attributesTimeout, err)
+				"after %s: %w", names, namespace, attributesTimeout, err)
 		}
 	}
 }

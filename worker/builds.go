@@ -250,10 +250,9 @@ func (b *buildRouter) route(ctx context.Context, queue string, running []string,
 			upgrade.Name(known.Current), queue)
 	}
 	_, err = b.temporal.WorkflowService().SetWorkerDeploymentCurrentVersion(ctx,
-		&workflowservice.SetWorkerDeploymentCurrentVersionRequest{
-			Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue), BuildId: decision.Build,
-			ConflictToken: token, Identity: b.options.Identity,
-			IgnoreMissingTaskQueues: true})
+		&workflowservice.SetWorkerDeploymentCurrentVersionRequest{Namespace: b.options.Namespace,
+			DeploymentName: deploymentOf(queue), BuildId: decision.Build, ConflictToken: token,
+			Identity: b.options.Identity, IgnoreMissingTaskQueues: true})
 	if err != nil {
 		return fmt.Errorf("cannot route the work on queue %[2]s to %[1]s yet: %[3]w", upgrade.Name(decision.Build),
 			queue, err)
@@ -272,8 +271,7 @@ func (b *buildRouter) describe(ctx context.Context, queue string, running []stri
 			Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue)})
 	if err != nil && !b.noDeployment(err) {
 		return upgrade.Queue{}, nil, fmt.Errorf("builds of the workers of queue %s: %w (a Temporal server without "+
-			"worker deployments needs "+
-			"--worker-versioning=false)", queue, err)
+			"worker deployments needs "+"--worker-versioning=false)", queue, err)
 	}
 	info := described.GetWorkerDeploymentInfo()
 	known := upgrade.Queue{Current: info.GetRoutingConfig().GetCurrentDeploymentVersion().GetBuildId(),

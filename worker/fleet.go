@@ -68,9 +68,8 @@ type Fleet struct {
 
 // newFleet returns a fleet that polls these queues once started.
 func newFleet(temporal client.Client, queues []Queue, options Options) *Fleet {
-	return &Fleet{temporal: temporal, queues: queues, options: options,
-		builds: newBuildRouter(temporal, queues, options), done: make(chan struct{}),
-		trouble: errors.New("the workers are starting")}
+	return &Fleet{temporal: temporal, queues: queues, options: options, builds: newBuildRouter(temporal, queues,
+		options), done: make(chan struct{}), trouble: errors.New("the workers are starting")}
 }
 
 // start returns at once; the workers connect in the background and retry until they succeed.

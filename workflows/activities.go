@@ -21,8 +21,7 @@ const unlimited = 1 << 30
 // s.
 func retryForever(backoff float64) *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: backoff,
-		MaximumInterval: 15 * time.Second,
-		MaximumAttempts: unlimited}
+		MaximumInterval: 15 * time.Second, MaximumAttempts: unlimited}
 }
 
 // centreForever is for an activity that the workflow cannot continue without: it is retried until the home cluster

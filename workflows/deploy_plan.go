@@ -104,9 +104,8 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	services := make([]plan.ServiceStatus, len(in.Items))
 	for n, it := range in.Items {
 		services[n] = plan.ServiceStatus{ServiceID: it.ServiceID, Priority: it.Priority, Deployment: it.Deployment,
-			Method: it.Method,
-			State:  plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{},
-			RollOut: it.RollOut}
+			Method: it.Method, State: plan.ItemPending, Reason: "waits for its turn",
+			Workloads: []plan.WorkloadStatus{}, RollOut: it.RollOut}
 	}
 	r.machine = plan.NewMachine(services, in.MaxConcurrent, len(in.Times) > 0)
 	r.driver, r.loop.machine = r, r.machine

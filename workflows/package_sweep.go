@@ -56,8 +56,7 @@ func sweepRound(ctx workflow.Context, in PackageSweepInput, after string,
 		return unnamed, err
 	}
 	err = perform(withActivity(ctx, atCentre, fmt.Sprintf("find which of %d packages no record names",
-		len(unnamed.SHA256))),
-		source.ActivityUnrecorded, unnamed, &unrecorded)
+		len(unnamed.SHA256))), source.ActivityUnrecorded, unnamed, &unrecorded)
 	if err != nil || len(unrecorded.SHA256) == 0 {
 		return unnamed, err
 	}

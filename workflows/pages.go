@@ -174,8 +174,7 @@ func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool)
 		p.rollouts(s.Workloads)
 	case interrupted:
 		p.printf("\n**Interrupted.** Fix the cause, then resume the task: `slipway task resume %s`, or the signal "+
-			"`resume` on its workflow.\n",
-			in.Task)
+			"`resume` on its workflow.\n", in.Task)
 	default:
 		p.printf("\nHow far its pods are: see Pending Activities.\n")
 	}
@@ -222,8 +221,7 @@ func rolloutDetails(s rollout.Status, now time.Time) string {
 		p.printf("Waits for **%s** since %s%s.\n\n", what, phrase.Time(w.Since), until)
 	}
 	p.printf("Step %d of %d, %s. %d of %d pods are new, %d of them ready.", s.CurrentStepIndex, len(s.Steps),
-		s.CurrentStepState,
-		s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)
+		s.CurrentStepState, s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)
 	if t := s.Traffic; t != nil {
 		p.printf(" Traffic: %d%% new, %d%% stable", t.CanaryWeight, t.StableWeight)
 		if len(t.Matches) > 0 {

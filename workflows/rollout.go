@@ -37,9 +37,8 @@ func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	r := newRolloutRun(ctx, in)
 	state := func() (rollout.Status, error) { return r.machine.Status(), nil }
 	offered := r.registerHandlers(state, "The whole rollout: its phase, why, and each step.")
-	if err := errors.Join(offered, r.handleUpdate(supersedeEntry, readSupersede),
-		r.handleUpdate(detachEntry, readDetach),
-		r.handleUpdate(replanEntry, readReplan)); err != nil {
+	if err := errors.Join(offered, r.handleUpdate(supersedeEntry, readSupersede), r.handleUpdate(detachEntry,
+		readDetach), r.handleUpdate(replanEntry, readReplan)); err != nil {
 		return RolloutResult{}, err
 	}
 	switch again, err := r.run(); {
@@ -90,9 +89,8 @@ type runningAction struct {
 }
 
 func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
-	r := &rolloutRun{in: in, newer: in.Newer,
-		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal",
-			Reason: reasonCancelled})}
+	r := &rolloutRun{in: in, newer: in.Newer, loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop,
+		Via: "temporal", Reason: reasonCancelled})}
 	self := r.info.WorkflowExecution
 	claim := workload.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
 	setup := machine.Setup{Request: in.Request, Claim: claim.String(),

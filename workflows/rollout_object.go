@@ -215,6 +215,5 @@ func readReplan(payloads *commonpb.Payloads) (*envelope[rollout.Command], error)
 		return nil, err
 	}
 	return &envelope[rollout.Command]{command: commandOf(rollout.VerbReplan, q.RolloutVerbRequest),
-			attachment: &q.Strategy},
-		validateRolloutVerb(rollout.VerbReplan, q.RolloutVerbRequest)
+		attachment: &q.Strategy}, validateRolloutVerb(rollout.VerbReplan, q.RolloutVerbRequest)
 }

@@ -124,8 +124,7 @@ func (r *itemRun) run() (result ServiceReleaseResult, continues bool) {
 func (r *itemRun) nextInput() ServiceReleaseInput {
 	in := r.in
 	in.State = &ServiceReleaseState{Workloads: r.statuses, GivenUp: r.givenUp, Abandoned: r.abandoned,
-		StartedAt: r.startedAt(),
-		Package:   r.fetched, Build: r.buildState()}
+		StartedAt: r.startedAt(), Package: r.fetched, Build: r.buildState()}
 	return in
 }
 
@@ -148,8 +147,7 @@ func (r *itemRun) load() error {
 		q.Claim, q.Marker = holder.String(), holder.WorkflowID
 		w := q.Workload
 		r.statuses[i] = plan.WorkloadStatus{Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind,
-			Name:  w.WorkloadRef.Name,
-			State: plan.ItemPending, Message: "waits for its turn"}
+			Name: w.WorkloadRef.Name, State: plan.ItemPending, Message: "waits for its turn"}
 	}
 	if state := r.in.State; state != nil {
 		copy(r.statuses, state.Workloads)
@@ -209,10 +207,8 @@ func (r *itemRun) finish(state plan.ItemState, reason string, abandoned bool) Se
 func (r *itemRun) status() plan.ServiceStatus {
 	started := r.startedAt()
 	return plan.ServiceStatus{ServiceID: r.in.Outline.ServiceID, Priority: r.in.Outline.Priority,
-		Deployment: r.in.Outline.Deployment,
-		Method:     r.in.Outline.Method, State: r.state, Reason: r.reason, StartedAt: &started, Workloads: r.statuses,
-		Package: r.packageStatus(),
-		Build:   r.building}
+		Deployment: r.in.Outline.Deployment, Method: r.in.Outline.Method, State: r.state, Reason: r.reason,
+		StartedAt: &started, Workloads: r.statuses, Package: r.packageStatus(), Build: r.building}
 }
 
 func (r *itemRun) show() {

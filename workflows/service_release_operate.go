@@ -124,8 +124,7 @@ func (r *itemRun) restore(ctx workflow.Context, order operation.WorkloadOrder, r
 		}
 		restore.Persist = true
 		r.say(fmt.Sprintf("cannot restore borrowed settings yet: %s; retried every %s, see Pending Activities "+
-			"for the latest attempt",
-			message(err), operation.RestoreRetryInterval))
+			"for the latest attempt", message(err), operation.RestoreRetryInterval))
 	}
 }
 

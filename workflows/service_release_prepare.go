@@ -51,8 +51,7 @@ func (r *itemRun) resolve(request *build.Request) error {
 	}
 	request.Commit = resolved.Commit
 	r.building = &plan.BuildStatus{Repository: request.Shown, Branch: request.Branch, Commit: request.Commit,
-		Party:     request.Party,
-		Namespace: request.Namespace, Job: request.JobName()}
+		Party: request.Party, Namespace: request.Namespace, Job: request.JobName()}
 	return nil
 }
 

@@ -57,8 +57,7 @@ func (r *itemRun) checkRollout(ctx workflow.Context, i int, spec strategy.Spec) 
 	err error) {
 	order := r.orders[i]
 	request := rollout.PreflightRequests{Retry: true, Rollouts: []rollout.PreflightRequest{{Strategy: spec.Strategy,
-		Change: spec.Change,
-		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
+		Change: spec.Change, Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
 			Claim: workload.Holder{Engine: r.in.Engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
 			UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}}}
 	err = r.retryUntilResumed(ctx, partyName(order.Request), func(int64) error {
@@ -89,8 +88,7 @@ func (r *itemRun) recordRollout(ctx workflow.Context, spec strategy.Spec) (recor
 // withdraw deletes the record of a rollout that was not started, and returns the error with the reason.
 func (r *itemRun) withdraw(ctx workflow.Context, recorded rollout.Recorded, why string, kind failure.Kind) error {
 	err := perform(withActivity(ctx, centreForever, "delete the record of the rollout"),
-		rollout.ActivityWithdrawRollout,
-		rollout.WithdrawRequest{Record: recorded.Record}, nil)
+		rollout.ActivityWithdrawRollout, rollout.WithdrawRequest{Record: recorded.Record}, nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Error("could not delete the record of a rollout that was not started", "record",
 			recorded.Record, "error", err)
@@ -151,11 +149,10 @@ func rolloutOptions(ctx workflow.Context, spec strategy.Spec, recorded rollout.R
 }
 
 func (r *itemRun) rolloutInput(i int, spec strategy.Spec, recorded rollout.Recorded) RolloutInput {
-	return RolloutInput{Queue: r.orders[i].Queue, Engine: r.in.Engine,
-		Request: machine.Request{Spec: spec, Record: recorded.Record,
-			CreatedAt: recorded.CreatedAt, Actor: recorded.Actor, Reason: recorded.Reason, Via: recorded.Via,
-			Revision: recorded.Revision, Task: r.in.Task,
-			UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}
+	return RolloutInput{Queue: r.orders[i].Queue, Engine: r.in.Engine, Request: machine.Request{Spec: spec,
+		Record: recorded.Record, CreatedAt: recorded.CreatedAt, Actor: recorded.Actor, Reason: recorded.Reason,
+		Via: recorded.Via, Revision: recorded.Revision, Task: r.in.Task,
+		UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}
 }
 
 // rolloutOutcome converts the outcome of a workload's rollout. If the new version is not everywhere, the service has

@@ -51,9 +51,8 @@ type inputs interface {
 // recordLimit is how many records are kept per subject.
 func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
 	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit,
-		snapshots: lru.New(maxSnapshots),
-		published: newWriteCache[*v1beta1.Rollout](maxPublished),
-		servings:  newWriteCache[*kuscia.KusciaDeployment](maxServings)}
+		snapshots: lru.New(maxSnapshots), published: newWriteCache[*v1beta1.Rollout](maxPublished),
+		servings: newWriteCache[*kuscia.KusciaDeployment](maxServings)}
 }
 
 // Register registers the activities with a worker of the centre's queue.

@@ -52,8 +52,7 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 		switch held := len(others) < len(t.Status.Holders); {
 		case t.Deleting && !held:
 			return failure.New(failure.Refused, "%s is being deleted: create it again after it is deleted, then "+
-				"start the rollout again",
-				store.TrafficObject(in.Namespace, in.Name))
+				"start the rollout again", store.TrafficObject(in.Namespace, in.Name))
 		case t.Status.Phase == v1alpha1.TrafficFinalizing && len(others) > 0:
 			return &failure.Error{Kind: failure.NotReady, RetryAfter: holdRetry,
 				Message: fmt.Sprintf("%s gives its routes back for %s: this rollout begins after that",

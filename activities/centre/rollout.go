@@ -27,8 +27,7 @@ func (a *Activities) RecordRollout(ctx context.Context, in rollout.RecordRequest
 	}
 	asked := store.RolloutAsked(record, in.Spec)
 	return rollout.Recorded{Record: asked.Record, CreatedAt: asked.CreatedAt, Revision: asked.Revision,
-		Actor: asked.Actor, Reason: asked.Reason,
-		Via: asked.Via}, nil
+		Actor: asked.Actor, Reason: asked.Reason, Via: asked.Via}, nil
 }
 
 func (a *Activities) recordRollout(ctx context.Context, in rollout.RecordRequest) (*v1alpha1.ReleaseRecord, error) {

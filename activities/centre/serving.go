@@ -232,9 +232,8 @@ func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveMany
 			unreachable++
 		}
 		var typed *failure.Error
-		result.Unwritten = append(result.Unwritten,
-			serving.Unwritten{ID: in.Servings[i].ID, Message: err.Error(), Final: errors.As(err, &typed) &&
-				!typed.Kind.System()})
+		result.Unwritten = append(result.Unwritten, serving.Unwritten{ID: in.Servings[i].ID, Message: err.Error(),
+			Final: errors.As(err, &typed) && !typed.Kind.System()})
 	}
 	if unreachable > 0 && unreachable == len(in.Servings) {
 		return serving.ObserveManyResult{}, attempt.RetriedError(failed[0])

@@ -42,8 +42,7 @@ func (a *Activities) LoadItem(ctx context.Context, in operation.LoadItemRequest)
 	}
 	if len(result.Workloads) == 0 {
 		return result, attempt.ApplicationError(failure.New(failure.NotFound,
-			"service %s has no workload that deployLabel %q selects",
-			item.ServiceID, item.DeployLabel))
+			"service %s has no workload that deployLabel %q selects", item.ServiceID, item.DeployLabel))
 	}
 	return result, nil
 }

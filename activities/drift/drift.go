@@ -144,8 +144,7 @@ func signal(ctx context.Context, temporal Signaller, within time.Duration, claim
 	call, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	// Without a run: the rollout may have continued as new since it took the claim.
-	return temporal.SignalWorkflow(call, workload.ParseHolder(claim).WorkflowID, "", rollout.SignalObserved,
-		observed)
+	return temporal.SignalWorkflow(call, workload.ParseHolder(claim).WorkflowID, "", rollout.SignalObserved, observed)
 }
 
 // notRunning reports whether a workflow does not run: it has ended, or it belongs to another engine.

@@ -46,9 +46,8 @@ func Reason(pod *corev1.Pod) (reason, message string) {
 func containerReason(list []corev1.ContainerStatus) (reason, message string) {
 	for _, c := range list {
 		switch s := c.State; {
-		case s.Waiting != nil &&
-			(s.Waiting.Reason == "ContainerCreating" || s.Waiting.Reason == "PodInitializing" ||
-				s.Waiting.Reason == ""):
+		case s.Waiting != nil && (s.Waiting.Reason == "ContainerCreating" || s.Waiting.Reason == "PodInitializing" ||
+			s.Waiting.Reason == ""):
 			if reason == "" {
 				reason, message = cmp.Or(s.Waiting.Reason, "Waiting"), kube.Line(s.Waiting.Message)
 			}

@@ -91,9 +91,8 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 // check refuses requests that cannot succeed whatever the state of the cluster.
 func (a *Activities) check(req serving.PartyRequest) error {
 	if len(a.options.Namespaces) > 0 && !slices.Contains(a.options.Namespaces, req.Domain) {
-		return failure.New(failure.Refused,
-			"this party's worker does not serve the namespace %s: start one that does, or name the party that owns it",
-			req.Domain)
+		return failure.New(failure.Refused, "this party's worker does not serve the namespace %s: start one that "+
+			"does, or name the party that owns it", req.Domain)
 	}
 	return nil
 }

@@ -150,8 +150,7 @@ func (b *applyLoop) deployment(ctx context.Context, j *job) (*appsv1.Deployment,
 // and therefore all other objects, since it is written last; else nil.
 func (j *job) alreadyApplied() *appsv1.Deployment {
 	d, live := j.a.watch.deployment(name{j.req.Domain, j.req.Deployment})
-	if !live || d == nil || d.DeletionTimestamp != nil ||
-		d.Annotations[workload.AnnotationClaimedBy] != j.req.Claim ||
+	if !live || d == nil || d.DeletionTimestamp != nil || d.Annotations[workload.AnnotationClaimedBy] != j.req.Claim ||
 		d.Annotations[serving.AnnotationVersion] != j.req.Version || serving.TokenOf(d) != j.req.Token() {
 		return nil
 	}

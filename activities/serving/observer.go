@@ -138,8 +138,7 @@ func (o *Observer) reportBatch(ctx context.Context, _ struct{}) (again time.Dura
 	queue := o.activities.options.queue()
 	id := serving.StatusesWorkflowID(queue)
 	_, err = o.temporal.SignalWithStartWorkflow(call, id, serving.SignalObservedMany, burst,
-		client.StartWorkflowOptions{
-			ID: id, TaskQueue: catalog.EngineQueue,
+		client.StartWorkflowOptions{ID: id, TaskQueue: catalog.EngineQueue,
 			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 			StaticSummary:            "state of servings on queue " + queue}, serving.TypeStatuses,
 		[]serving.Observation{})
@@ -175,9 +174,8 @@ func (o *Observer) observe(ctx context.Context, of name, d *appsv1.Deployment) (
 			o.queue.AddAfter(of, operationRecheckInterval)
 		}
 		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID],
-			Domain:     of.namespace,
-			Deployment: of.deployment,
-			Snapshot:   serving.NewDeploymentSnapshot(d, missing, drift)}
+			Domain: of.namespace, Deployment: of.deployment, Snapshot: serving.NewDeploymentSnapshot(d, missing,
+				drift)}
 		if isIncomplete(now.Snapshot) {
 			o.addPodReason(ctx, d, &now.Snapshot, last.Snapshot)
 		}
@@ -258,9 +256,8 @@ func (a *Activities) Check(ctx context.Context, req serving.CheckRequest) (servi
 	var result serving.CheckResult
 	for _, expected := range req.Expected {
 		if err := a.check(serving.PartyRequest{Domain: expected.Domain}); err != nil {
-			return serving.CheckResult{}, attempt.ApplicationError(
-				&failure.Error{Kind: failure.NotReady, RetryAfter: checkElsewhere,
-					Message: err.Error()})
+			return serving.CheckResult{}, attempt.ApplicationError(&failure.Error{Kind: failure.NotReady,
+				RetryAfter: checkElsewhere, Message: err.Error()})
 		}
 		if d, live := a.watch.deployment(name{expected.Domain, expected.Deployment}); live && d != nil {
 			continue

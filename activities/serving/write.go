@@ -99,8 +99,7 @@ func (w *writer) readDeployment(ctx context.Context) (*appsv1.Deployment, error)
 
 // cachedGet returns a get that answers with the Deployment that readDeployment has just read.
 func (w *writer) cachedGet(get func(context.Context, string, metav1.GetOptions) (*appsv1.Deployment, error)) func(
-	context.Context, string,
-	metav1.GetOptions) (*appsv1.Deployment, error) {
+	context.Context, string, metav1.GetOptions) (*appsv1.Deployment, error) {
 	return func(ctx context.Context, name string, options metav1.GetOptions) (*appsv1.Deployment, error) {
 		switch {
 		case time.Since(w.readAt) >= tokenMaxAge:
@@ -228,10 +227,8 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 	}
 	switch serving.OwnerOf(is, w.req.ID, w.req.UID) {
 	case serving.OwnerForeign:
-		return failure.New(failure.Refused,
-			"domain %s %s %s already exist, please ensure that the %s name can't be duplicated: it does not belong "+
-				"to serving %s; "+
-				"delete or rename it, then send the serving again",
+		return failure.New(failure.Refused, "domain %s %s %s already exist, please ensure that the %s name can't be "+
+			"duplicated: it does not belong "+"to serving %s; "+"delete or rename it, then send the serving again",
 			w.req.Domain, strings.ToLower(kind), is.GetName(), strings.ToLower(kind), w.req.ID)
 	case serving.OwnerFormer:
 		if engine := is.GetAnnotations()[serving.AnnotationEngine]; engine != "" && engine != w.a.options.Engine {
@@ -239,20 +236,18 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 				"(Temporal namespace %s): delete that "+
 				"serving there, or rename this one", kind, w.req.Domain, is.GetName(), engine)
 		}
-		return &failure.Error{Kind: failure.NotReady, RetryAfter: retryFormer,
-			Message: kind + " " + w.req.Domain + "/" + is.GetName() +
-				" belongs to a deleted serving of the same name (uid " +
-				is.GetLabels()[kuscia.LabelDeploymentUID] +
-				"): waiting for the deletion of that serving to remove it; delete it yourself if no deletion is in " +
-				"progress"}
+		return &failure.Error{Kind: failure.NotReady, RetryAfter: retryFormer, Message: kind + " " + w.req.Domain +
+			"/" + is.GetName() + " belongs to a deleted serving of the same name (uid " +
+			is.GetLabels()[kuscia.LabelDeploymentUID] +
+			"): waiting for the deletion of that serving to remove it; delete it yourself if no deletion is " +
+			"in progress"}
 	}
 	if !serving.MayClaim(claim, w.req) {
 		return w.claimed(kind, is, claim)
 	}
 	if serving.TokenOf(is).After(w.req.Token()) {
-		return failure.New(failure.ClaimLost,
-			"%s %s/%s was written by a newer operation, or by a later step of this one: this step is obsolete", kind,
-			w.req.Domain, is.GetName())
+		return failure.New(failure.ClaimLost, "%s %s/%s was written by a newer operation, or by a later step of this "+
+			"one: this step is obsolete", kind, w.req.Domain, is.GetName())
 	}
 	return nil
 }

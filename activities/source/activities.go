@@ -154,8 +154,7 @@ func (a *Activities) Refuses(ctx context.Context, p source.Package, namespace st
 	case credentials != nil && !credentials.Allows(at):
 		return source.Refusal{Reason: fmt.Sprintf(
 			"Secret %s/%s has no credentials for %s://%s: name it under the key `hosts`", namespace, p.Credentials,
-			at.Scheme,
-			at.Host)}, nil
+			at.Scheme, at.Host)}, nil
 	}
 	return source.Refusal{}, nil
 }
@@ -185,8 +184,7 @@ func (a *Activities) secret(ctx context.Context, namespace, name, field string) 
 			name, field)
 	case err != nil && kube.Classify(err) == kube.Forbidden:
 		return nil, failure.New(failure.Refused, "this party's worker may not read Secret %s/%s, which %s names: "+
-			"grant it get on that Secret (%s)", namespace,
-			name, field, kube.Text(err))
+			"grant it get on that Secret (%s)", namespace, name, field, kube.Text(err))
 	case err != nil:
 		return nil, err
 	}

@@ -158,8 +158,7 @@ func (f *fetching) changedError(was, now string) error {
 			"deployed, so have the build make a package of its own for each commit", f, f.req.Service, was, now)
 	}
 	return failure.New(failure.Refused, "%s has changed while service %s was being released: it was sha256:%s, and "+
-		"is sha256:%s now; nothing was "+
-		"deployed, so execute the plan again", f, f.req.Service, was, now)
+		"is sha256:%s now; nothing was "+"deployed, so execute the plan again", f, f.req.Service, was, now)
 }
 
 // unlinkedTempFile returns a temporary file without a directory entry: the kernel frees it when it is closed, or when
@@ -264,8 +263,7 @@ func (f *fetching) sourceFailure(e *download.Error) *failure.Error {
 	deadline := time.Duration(f.req.DeadlineSeconds) * time.Second
 	if used := f.a.options.Now().Sub(f.since); deadline > 0 && used+pause >= deadline {
 		return failure.New(failure.WorkloadFailed, "%s of service %s can't be fetched; it was tried for %d s: %s", f,
-			f.req.Service,
-			int64(used.Seconds()), e.Message)
+			f.req.Service, int64(used.Seconds()), e.Message)
 	}
 	f.setMessage("%s; retrying", e)
 	return &failure.Error{Kind: failure.NotReady, RetryAfter: pause,

@@ -53,8 +53,7 @@ var (
 	ingresses  = kind{name: "Ingress", gvr: schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1",
 		Resource: "ingresses"}}
 	httpRoutes = kind{"HTTPRoute", schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1",
-		Resource: "httproutes"},
-		traffic.BorrowsRules}
+		Resource: "httproutes"}, traffic.BorrowsRules}
 )
 
 // maxKinds is how many kinds are cached.

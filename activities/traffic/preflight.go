@@ -181,8 +181,7 @@ func (c *check) service(ctx context.Context, j job) error {
 		return failure.New(failure.Refused, "%s has no selector: a Service that selects no pods cannot be divided", p)
 	case pinned && !j.pair.Same():
 		return failure.New(failure.Refused, "%s selects by %s: take that out of its selector, since a release does "+
-			"this by itself", p,
-			j.version.Label)
+			"this by itself", p, j.version.Label)
 	}
 	if c.req.Shared == nil { // a shared TrafficRouting usually routes at a Service in front of this workload's
 		if err := c.selects(ctx, p, selector); err != nil {
@@ -209,10 +208,8 @@ func (c *check) selects(ctx context.Context, p place, selector map[string]string
 	labels := traffic.PodLabels(workload)
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		if value := selector[key]; labels[key] != value {
-			return failure.New(failure.Refused,
-				"%s selects pods by %s=%s, which the pods of %s do not have: name the Service that leads to them", p,
-				key, value,
-				c.req.Workload)
+			return failure.New(failure.Refused, "%s selects pods by %s=%s, which the pods of %s do not have: name "+
+				"the Service that leads to them", p, key, value, c.req.Workload)
 		}
 	}
 	return nil

@@ -54,8 +54,7 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 	}
 	job := &routeJob{a: a, req: req}
 	terms := attempt.Terms{Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds,
-		SpentSeconds:             req.SpentSeconds,
-		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds}
+		SpentSeconds: req.SpentSeconds, UnreachableBudgetSeconds: req.UnreachableBudgetSeconds}
 	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Slots: a.slots, Now: time.Now},
 		terms)
 	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1 {
@@ -146,8 +145,7 @@ func (t *routeJob) checkClaim(ctx context.Context) error {
 		return rollout.UnderRepair(t.req.Workload.String(), by[rollout.AnnotationRepair])
 	case by[workload.AnnotationClaimedBy] != t.req.Claim:
 		return failure.New(failure.ClaimLost, "%s: another client has removed this rollout's claim (annotation %s): "+
-			"its routes are left unchanged",
-			t.req.Workload, workload.AnnotationClaimedBy)
+			"its routes are left unchanged", t.req.Workload, workload.AnnotationClaimedBy)
 	}
 	return nil
 }

@@ -117,10 +117,8 @@ const requestTimeout = 5 * time.Second
 func (r *Reader) read(ctx context.Context, key serving.Source) (serving.Input, error) {
 	var in serving.Input
 	page, err := r.temporal.WorkflowService().GetWorkflowExecutionHistory(ctx,
-		&workflowservice.GetWorkflowExecutionHistoryRequest{
-			Namespace: r.namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: key.WorkflowID,
-				RunId: key.RunID},
-			MaximumPageSize: 1})
+		&workflowservice.GetWorkflowExecutionHistoryRequest{Namespace: r.namespace,
+			Execution: &commonpb.WorkflowExecution{WorkflowId: key.WorkflowID, RunId: key.RunID}, MaximumPageSize: 1})
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):

@@ -87,8 +87,7 @@ func New(client kube.Typed, objects dynamic.Interface, options Options) *Activit
 		options.Parties = []string{catalog.DefaultParty}
 	}
 	a := &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
-		turns:    attempt.NewRequestSlots(),
-		notifier: newNotifier(objects, options)}
+		turns: attempt.NewRequestSlots(), notifier: newNotifier(objects, options)}
 	if !options.Repairing { // the user who repairs sees what is done
 		a.events = newEvents(client, options.Logger)
 	}

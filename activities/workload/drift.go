@@ -163,8 +163,7 @@ func (t target) String() string {
 // newClaimedWorkload reads what is compared. The extra workload of a canary has more than the new version in its
 // template: the digest of that is on it as rollout.AnnotationWritten.
 func newClaimedWorkload(o *unstructured.Unstructured) *claimedWorkload {
-	r := &claimedWorkload{claim: o.GetAnnotations()[workload.AnnotationClaimedBy],
-		template: pods.Digest(templateOf(o))}
+	r := &claimedWorkload{claim: o.GetAnnotations()[workload.AnnotationClaimedBy], template: pods.Digest(templateOf(o))}
 	size, sized, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 	r.size, r.sized = int32(size), sized
 	r.Namespace, r.Name, r.UID, r.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()

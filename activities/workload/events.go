@@ -106,8 +106,7 @@ func (s *eventSink) note(event *corev1.Event, err error) error {
 	s.once.Do(func() {
 		s.logger.Warn(
 			"workloads show no events of releases: apply deploy/rbac again, or grant create and patch of events",
-			"namespace", event.Namespace,
-			"error", strings.TrimSpace(err.Error()))
+			"namespace", event.Namespace, "error", strings.TrimSpace(err.Error()))
 	})
 	return nil // a retry would fail as well
 }

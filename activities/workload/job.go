@@ -316,8 +316,7 @@ func metadata(o *unstructured.Unstructured, w *workload.Write) []jsonpatch.Op {
 	unlabel := slices.Clone(w.Unlabel)
 	remove := slices.Clone(w.Remove)
 	if w.Claim != "" {
-		annotations[workload.AnnotationClaimedBy], labels[workload.LabelClaimed] = w.Claim,
-			workload.LabelClaimedValue
+		annotations[workload.AnnotationClaimedBy], labels[workload.LabelClaimed] = w.Claim, workload.LabelClaimedValue
 	}
 	if w.Release {
 		remove, unlabel = append(remove, workload.AnnotationClaimedBy), append(unlabel, workload.LabelClaimed)

@@ -69,8 +69,7 @@ func (n *notifier) watch(kind string) *watch.Watch[*claimedWorkload] {
 	}
 	failed := watch.Once(func(namespace string, err error) {
 		n.options.Logger.Warn("the watch of claimed workloads failed; it is retried, and meanwhile awaited workloads "+
-			"are read "+
-			"every second", "kind", kind, "namespace", cmp.Or(namespace, "all"), "error", err)
+			"are read "+"every second", "kind", kind, "namespace", cmp.Or(namespace, "all"), "error", err)
 	})
 	return watch.New(watch.Untyped(n.client, workload.ByKey(kind).Resource), keep, watch.Options{
 		Namespaces: n.options.Namespaces, Labels: workload.SelectClaimed, Failed: failed}).
@@ -240,8 +239,7 @@ func (n *notifier) useRevisions(k kind, namespace string) (release func()) {
 func (n *notifier) watchRevisions(k kind, s revisionScope) *revisionWatch {
 	failed := watch.Once(func(namespace string, err error) {
 		n.options.Logger.Warn("the watch of revisions failed; it is retried, and meanwhile revisions are read "+
-			"whenever their workload changes",
-			"resource", s.resource.Resource, "namespace", namespace, "error", err)
+			"whenever their workload changes", "resource", s.resource.Resource, "namespace", namespace, "error", err)
 	})
 	keep := func(o *unstructured.Unstructured) (*watchedRevision, error) {
 		seen := &watchedRevision{revision: k.revision(o)}

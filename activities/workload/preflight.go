@@ -35,8 +35,7 @@ const listFrom = 4
 // allows the operation, and the worker has the permissions. A claim of another release is no refusal here, unless it
 // belongs to another engine: the holder may have finished by then, or be dead; Run finds out. It fails with Unreachable
 // or Forbidden when the cluster does not answer.
-func (a *Activities) Preflight(ctx context.Context, in operation.PreflightRequest) (operation.PreflightResult,
-	error) {
+func (a *Activities) Preflight(ctx context.Context, in operation.PreflightRequest) (operation.PreflightResult, error) {
 	checks := make([]*check, len(in.Requests))
 	for i, req := range in.Requests {
 		checks[i] = &check{operationJob: operationJob{job: a.reader(req.Workload), req: req}}
@@ -234,8 +233,7 @@ func (a *Activities) CountUnavailable(ctx context.Context,
 
 // budgets finds the PodDisruptionBudgets of a namespace that cover a workload's pods. They are read once, on first use.
 // A worker that may not read them finds none; callers for which that matters have checked the permission before.
-func (a *Activities) budgets(ctx context.Context, namespace string) func(
-	*unstructured.Unstructured) []workload.Budget {
+func (a *Activities) budgets(ctx context.Context, namespace string) func(*unstructured.Unstructured) []workload.Budget {
 	all := sync.OnceValue(func() []policyv1.PodDisruptionBudget {
 		list, err := a.cluster.Budgets(ctx, namespace)
 		if err != nil {

@@ -273,8 +273,7 @@ func (o *OpenWorkflows) page(ctx context.Context, token []byte) (*workflowservic
 	error) {
 	ctx, cancel := WithCallTimeout(ctx)
 	defer cancel()
-	found, err := o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: o.Namespace, Query: o.Query + " AND ExecutionStatus = 'Running'", PageSize: visibilityPage,
-		NextPageToken: token})
+	found, err := o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: o.Namespace,
+		Query: o.Query + " AND ExecutionStatus = 'Running'", PageSize: visibilityPage, NextPageToken: token})
 	return found, preferRateLimit(ctx, err)
 }

@@ -33,8 +33,7 @@ var (
 	waiting = prometheus.NewDesc("slipway_releases_waiting", "Waiting releases, by kind and by what they wait for.",
 		[]string{"kind", "waiting_for"}, nil)
 	oldestWait = prometheus.NewDesc("slipway_release_oldest_wait_seconds",
-		"Longest current wait of a release, by kind and by what it waits for.",
-		[]string{"kind", "waiting_for"}, nil)
+		"Longest current wait of a release, by kind and by what it waits for.", []string{"kind", "waiting_for"}, nil)
 	reachable = prometheus.NewDesc("slipway_party_reachable",
 		"1 if a worker of the party was seen within 20 seconds, else 0.", []string{"party"}, nil)
 	gaugesUp = prometheus.NewDesc("slipway_gauges_up",
@@ -138,9 +137,8 @@ func releaseMetrics(open map[string]*workflowpb.WorkflowExecutionInfo, now time.
 	}
 	for w, n := range waits {
 		metrics = append(metrics, prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, n, w.kind,
-			w.waitingFor),
-			prometheus.MustNewConstMetric(oldestWait, prometheus.GaugeValue, longest[w].Seconds(), w.kind,
-				w.waitingFor))
+			w.waitingFor), prometheus.MustNewConstMetric(oldestWait, prometheus.GaugeValue, longest[w].Seconds(),
+			w.kind, w.waitingFor))
 	}
 	return metrics
 }

@@ -149,8 +149,7 @@ func notJSON(body []byte, isJSON bool) strictyaml.Errors {
 		return nil
 	}
 	found := strictyaml.FieldError{Reason: fmt.Sprintf(
-		"is not JSON, though its Content-Type says so (%v): send YAML as application/yaml",
-		err)}
+		"is not JSON, though its Content-Type says so (%v): send YAML as application/yaml", err)}
 	if syntax, is := errors.AsType[*json.SyntaxError](err); is {
 		found.Line = 1 + strings.Count(string(body[:min(int(syntax.Offset), len(body))]), "\n")
 	}

@@ -183,8 +183,7 @@ func isProtobuf(contentType string) bool { return strings.HasPrefix(contentType,
 // such as text/plain. Scripts may use these types.
 func refuseBrowser(r *http.Request) error {
 	contentType := r.Header.Get("Content-Type")
-	if strings.HasPrefix(contentType, typeJSON) || isProtobuf(contentType) ||
-		!auth.FromBrowser(r.Header) {
+	if strings.HasPrefix(contentType, typeJSON) || isProtobuf(contentType) || !auth.FromBrowser(r.Header) {
 		return nil
 	}
 	return invalid("a browser sent this request, with the Content-Type %q, which any page may send: send %s",
@@ -262,8 +261,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
 		return nil, invalid("the body is larger than %d bytes: nothing so large can be kept; let the application "+
-			"fetch what is large",
-			tooLarge.Limit)
+			"fetch what is large", tooLarge.Limit)
 	}
 	return body, err
 }

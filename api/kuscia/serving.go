@@ -96,8 +96,7 @@ func checkNewParties(r *kusciapb.CreateServingRequest) error {
 		}
 		if prefix := party.GetServiceNamePrefix(); prefix != "" && !serving.ServicePrefix.MatchString(prefix) {
 			return invalid("service name prefix is invalid in parties[%d], field %q is invalid, invalid value: %q: "+
-				"regex used for validation is %q ",
-				i, "service_name_prefix", prefix, serving.ServicePrefix)
+				"regex used for validation is %q ", i, "service_name_prefix", prefix, serving.ServicePrefix)
 		}
 		initiates = initiates || party.GetDomainId() == r.GetInitiator()
 	}
@@ -115,8 +114,7 @@ func checkNoneTwice(parties []*kusciapb.ServingParty) error {
 		key := [2]string{party.GetDomainId(), party.GetRole()}
 		if before, twice := first[key]; twice {
 			return invalid("parties[%d] has domain_id/role %s/%s, which parties[%d] has already: give one of them "+
-				"another role", i, key[0], key[1],
-				before)
+				"another role", i, key[0], key[1], before)
 		}
 		first[key] = i
 	}
@@ -126,8 +124,7 @@ func checkNoneTwice(parties []*kusciapb.ServingParty) error {
 func checkInputConfig(config string) error {
 	if size := len(config); size > serving.MaxInputConfig {
 		return invalid("serving input config has %d bytes, which is more than the %d that fit an environment "+
-			"variable: "+
-			"let the application fetch what is large", size, serving.MaxInputConfig)
+			"variable: "+"let the application fetch what is large", size, serving.MaxInputConfig)
 	}
 	return nil
 }
@@ -247,8 +244,7 @@ func showParties(v serving.Version) []*kusciapb.ServingParty {
 // showDeclared returns a party as its KusciaDeployment declares it.
 func showDeclared(p kuscia.Party) *kusciapb.ServingParty {
 	message := &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef,
-		Replicas:          p.Template.Replicas,
-		ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: showStrategy(p)}
+		Replicas: p.Template.Replicas, ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: showStrategy(p)}
 	if spec := p.Template.Spec; spec != nil {
 		message.Resources = convert.MapSlice(spec.Containers, func(c corev1.Container) *kusciapb.Resource {
 			return showRow(serving.RowOf(c.Name, c.Resources))
@@ -318,9 +314,8 @@ func (s *Service) batchQuery(ctx context.Context, ids []string) (*kusciapb.Batch
 func showStatus(kd *kuscia.KusciaDeployment, v serving.Version) *kusciapb.ServingStatusDetail {
 	status, outdated := kd.Status, serving.Outdated(kd)
 	shown := &kusciapb.ServingStatusDetail{State: stateName(status.Phase, outdated), Reason: status.Reason,
-		Message:      status.Message,
-		TotalParties: int32(len(v.Spec.Parties)), AvailableParties: int32(status.AvailableParties),
-		CreateTime: showTime(&kd.CreationTimestamp)}
+		Message: status.Message, TotalParties: int32(len(v.Spec.Parties)), AvailableParties: int32(
+			status.AvailableParties), CreateTime: showTime(&kd.CreationTimestamp)}
 	if outdated {
 		shown.Reason, shown.Message = serving.Refusal(kd)
 		shown.AvailableParties = 0

@@ -33,8 +33,7 @@ var Default = Limits{
 // Server returns an HTTP server that applies the limits to the handler.
 func (l Limits) Server(handler http.Handler) *http.Server {
 	return &http.Server{Handler: l.limitBodies(handler), ReadHeaderTimeout: l.Header, WriteTimeout: l.Answer,
-		IdleTimeout:    l.Idle,
-		MaxHeaderBytes: l.HeaderBytes}
+		IdleTimeout: l.Idle, MaxHeaderBytes: l.HeaderBytes}
 }
 
 // limitBodies limits the size and duration of request bodies, including bodies that the handler does not read.

@@ -99,8 +99,7 @@ func setPresence(s *schema.PartyState, p party.Presence) {
 	if s.ServedBy != "" {
 		s.Reason = fmt.Sprintf(
 			"%s is a namespace of the home cluster, and has no Party object: the party %s serves it; %s", s.Name,
-			s.ServedBy,
-			p.Reason)
+			s.ServedBy, p.Reason)
 	}
 	if !p.LastSeenAt.IsZero() {
 		s.LastSeenAt = answer.UTC(p.LastSeenAt)
@@ -146,8 +145,7 @@ func (h *Handlers) findParty(ctx context.Context, name string) (state schema.Par
 	if !known {
 		return state, nil, problem.NotFound.Because(
 			"party %s does not exist: create it (PUT /api/v1/parties/%s), or create a namespace of that name in the "+
-				"home cluster",
-			name, name)
+				"home cluster", name, name)
 	}
 	return schema.PartyState{Name: name, Queue: queue, ServedBy: catalog.DefaultParty}, nil, nil
 }
@@ -193,9 +191,8 @@ func nothingToDelete(state schema.PartyState) error {
 // described again.
 func (h *Handlers) partyInUse(ctx context.Context, name string) error {
 	attribute := workflows.AttributeParties.GetName()
-	open := backend.OpenWorkflows{Backend: h.Backend,
-		Query: fmt.Sprintf("(%s = '%s' OR %s = '%s')", attribute, name, attribute,
-			workflows.CutMarker)}
+	open := backend.OpenWorkflows{Backend: h.Backend, Query: fmt.Sprintf("(%s = '%s' OR %s = '%s')", attribute, name,
+		attribute, workflows.CutMarker)}
 	found, err := open.List(ctx)
 	if err != nil {
 		return err

@@ -44,8 +44,7 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 		return err
 	}
 	x.snapshot = snapshot
-	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds, x.snapshot.Times = x.plan,
-		x.BudgetSeconds(), x.times
+	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds, x.snapshot.Times = x.plan, x.BudgetSeconds(), x.times
 	if x.rerun != nil {
 		x.snapshot.RerunOf = x.rerun.task
 	}
@@ -225,8 +224,7 @@ func (x *taskStart) runPreflight(ctx context.Context, places []itemCheck) (outco
 		order[i] = append(order[i], at)
 	}
 	check := start.Preflight{Backend: x.Backend, Refusal: "plan " + x.plan + " was not executed",
-		Summary: "can plan " + x.plan +
-			" be executed?"}
+		Summary: "can plan " + x.plan + " be executed?"}
 	outcomes, err = check.Run(ctx, input)
 	return outcomes, append(order, rollouts...), err
 }

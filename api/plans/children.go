@@ -144,8 +144,7 @@ func (r *taskReader) fillService(ctx context.Context, workflowID string, service
 
 // showProgress sets each workload's message to what its activity last reported.
 func (r *taskReader) showProgress(ctx context.Context, workflowID string, child *childSnapshot,
-	workloads []plan.WorkloadStatus,
-	pending []*workflowpb.PendingActivityInfo) {
+	workloads []plan.WorkloadStatus, pending []*workflowpb.PendingActivityInfo) {
 	running := []int{}
 	for i := range workloads {
 		if workloads[i].State == plan.ItemRunning {

@@ -158,12 +158,10 @@ func (x *taskStart) blocked(other *activeTask) error {
 		return nil
 	case other.starting:
 		return problem.Conflict.Because("task %s of plan %s is being started: look at it, or repeat in a minute",
-			other.id,
-			x.plan).About(other.id, nil)
+			other.id, x.plan).About(other.id, nil)
 	}
 	return problem.Conflict.Because("task %s of plan %s is %s: wait until it has ended, or stop it (POST "+
-		"/api/v1/tasks/%s/stop)",
-		other.id, x.plan, other.state, other.id).About(other.id, nil)
+		"/api/v1/tasks/%s/stop)", other.id, x.plan, other.state, other.id).About(other.id, nil)
 }
 
 // Check asks the parties whether the task can be executed. A recorded task has been checked already.
@@ -274,8 +272,7 @@ func (x *taskStart) input() workflows.DeployPlanInput {
 	items := make([]workflows.ItemOutline, len(x.snapshot.Document.Items))
 	for i, item := range x.snapshot.Document.Items {
 		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority,
-			Deployment: item.Deployment,
-			Method:     item.MethodOrDefault(), RollOut: x.snapshot.RollsOut(i)}
+			Deployment: item.Deployment, Method: item.MethodOrDefault(), RollOut: x.snapshot.RollsOut(i)}
 	}
 	return workflows.DeployPlanInput{
 		Task: x.ID, Plan: x.plan, Comment: x.snapshot.Document.Comment, CreatedAt: x.snapshot.CreatedAt,

@@ -105,8 +105,7 @@ func (h *Handlers) ReverseTask(c echo.Context, id schema.TaskID) error {
 	}
 	if !seen.Value.State.Final() {
 		return problem.Conflict.Because("task %s is %s: only a task that has ended can be reversed; stop it first "+
-			"(POST /api/v1/tasks/%s/stop), or wait",
-			id, seen.Value.State, id).About(id, &seen.Value)
+			"(POST /api/v1/tasks/%s/stop), or wait", id, seen.Value.State, id).About(id, &seen.Value)
 	}
 	reverse := plan.NewReport(seen.Value, snapshot).Reverse
 	if reverse.Document == nil {
@@ -238,8 +237,7 @@ func (h *Handlers) DeleteTask(c echo.Context, id schema.TaskID) error {
 	ended := !seen.Starting && (!seen.Open || seen.Value.State.Final() && h.WaitForClose(ctx, plan.WorkflowID(id)))
 	if !ended {
 		return problem.Conflict.Because("task %s is %s: only a task that has ended can be deleted; stop it first "+
-			"(POST /api/v1/tasks/%s/stop)",
-			id, seen.Value.State, id).About(id, &seen.Value)
+			"(POST /api/v1/tasks/%s/stop)", id, seen.Value.State, id).About(id, &seen.Value)
 	}
 	err = forEachService(seen.Value, func(i int, workflowID string) error {
 		described, err := h.Describe(ctx, workflowID)
@@ -298,9 +296,8 @@ func (h *Handlers) previousRun(ctx context.Context, workflowID, runID string) (s
 	ctx, cancel := backend.WithCallTimeout(ctx)
 	defer cancel()
 	page, err := h.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx,
-		&workflowservice.GetWorkflowExecutionHistoryRequest{
-			Namespace: h.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
-			MaximumPageSize: 1})
+		&workflowservice.GetWorkflowExecutionHistoryRequest{Namespace: h.Namespace,
+			Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID}, MaximumPageSize: 1})
 	if err != nil || len(page.GetHistory().GetEvents()) == 0 {
 		return "", ignoreNotFound(err)
 	}

@@ -41,8 +41,7 @@ func (h *Handlers) ListPlans(c echo.Context, params schema.ListPlansParams) erro
 	return answer.Objects(c, params.Limit, params.Cursor, h.Home.ListPlans,
 		func(p *v1alpha1.DeployPlan) (schema.PlanSummary, error) {
 			return schema.PlanSummary{Name: v1alpha1.IDOf(p), Comment: p.Spec.Comment, Items: len(p.Spec.Items),
-				Task:      p.Status.Task,
-				CreatedAt: p.CreationTimestamp.UTC()}, nil
+				Task: p.Status.Task, CreatedAt: p.CreationTimestamp.UTC()}, nil
 		})
 }
 
@@ -101,8 +100,7 @@ func (h *Handlers) resolve(ctx context.Context, document plan.Document) (plan.Sn
 	}
 	restorations, wrong := plan.ResolveRestorations(document, services, records)
 	return plan.Snapshot{Document: document, Services: services, Restorations: restorations,
-			Queues: map[string]string{}},
-		append(plan.Resolve(document, services), wrong...), nil
+		Queues: map[string]string{}}, append(plan.Resolve(document, services), wrong...), nil
 }
 
 func serviceIDs(document plan.Document) []plan.ServiceID {
@@ -215,8 +213,7 @@ func (h *Handlers) ListServices(c echo.Context, params schema.ListServicesParams
 	return answer.Objects(c, params.Limit, params.Cursor, h.Home.ListServices,
 		func(s *v1alpha1.ReleaseService) (schema.ServiceSummary, error) {
 			return schema.ServiceSummary{ID: v1alpha1.IDOf(s), DisplayName: s.Spec.DisplayName,
-				Workloads: s.Spec.Workloads,
-				CreatedAt: s.CreationTimestamp.UTC()}, nil
+				Workloads: s.Spec.Workloads, CreatedAt: s.CreationTimestamp.UTC()}, nil
 		})
 }
 
@@ -322,8 +319,7 @@ func (h *Handlers) DiffPlan(c echo.Context, name schema.PlanName) error {
 	}
 	if other.blocksExecution() {
 		x.warnings = append(x.warnings, schema.FieldProblem{Reason: fmt.Sprintf(
-			"task %s of plan %s is %s: an execution is refused until it has ended",
-			other.id, name, other.state)})
+			"task %s of plan %s is %s: an execution is refused until it has ended", other.id, name, other.state)})
 	}
 	return c.JSON(http.StatusOK, x.diff())
 }
@@ -387,10 +383,9 @@ func shownDiff(d workloadDiff, earlier int) schema.WorkloadDiff {
 			earlier, unknown), "; ")
 	}
 	return schema.WorkloadDiff{Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind,
-		Name:    w.WorkloadRef.Name,
-		Changes: d.diff.Changes, Summary: d.diff.Summary, Unknown: unknown, FromReplicas: d.diff.FromReplicas,
-		ToReplicas: d.diff.ToReplicas,
-		Pods:       d.diff.Pods, Template: d.diff.Template}
+		Name: w.WorkloadRef.Name, Changes: d.diff.Changes, Summary: d.diff.Summary, Unknown: unknown,
+		FromReplicas: d.diff.FromReplicas, ToReplicas: d.diff.ToReplicas, Pods: d.diff.Pods,
+		Template: d.diff.Template}
 }
 
 // sourceOf returns the source that an item deploys, without secrets.

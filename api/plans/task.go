@@ -157,19 +157,17 @@ func (r *taskReader) Outline(record *v1alpha1.ReleaseRecord) (plan.Task, error) 
 		return plan.Task{}, err
 	}
 	task := plan.Task{ID: snapshot.Task, Plan: snapshot.Plan, Comment: snapshot.Document.Comment,
-		State:     plan.TaskPending,
-		CreatedAt: snapshot.CreatedAt, RerunOf: snapshot.RerunOf, ReverseOf: snapshot.Document.ReversedTask(),
-		Actor: record.Spec.Actor, ExecuteReason: record.Spec.Reason,
-		Services: make([]plan.ServiceStatus, len(snapshot.Document.Items)),
-		Workflow: r.WorkflowRef(record.Spec.WorkflowID, "")}
+		State: plan.TaskPending, CreatedAt: snapshot.CreatedAt, RerunOf: snapshot.RerunOf,
+		ReverseOf: snapshot.Document.ReversedTask(), Actor: record.Spec.Actor, ExecuteReason: record.Spec.Reason,
+		Services: make([]plan.ServiceStatus, len(snapshot.Document.Items)), Workflow: r.WorkflowRef(
+			record.Spec.WorkflowID, "")}
 	for n, item := range snapshot.Document.Items {
 		service := plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment,
 			Method: item.MethodOrDefault(),
 			State:  plan.ItemPending, Workloads: []plan.WorkloadStatus{}, RollOut: snapshot.RollsOut(n)}
 		for _, w := range snapshot.Selected(n) {
-			service.Workloads = append(service.Workloads,
-				plan.WorkloadStatus{Party: w.PartyOrDefault(), Namespace: w.Namespace,
-					Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name, State: plan.ItemPending})
+			service.Workloads = append(service.Workloads, plan.WorkloadStatus{Party: w.PartyOrDefault(),
+				Namespace: w.Namespace, Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name, State: plan.ItemPending})
 		}
 		task.Services[n] = service
 	}

@@ -53,9 +53,7 @@ type listFilter struct {
 }
 
 var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused,
-	plan.TaskStopping,
-	plan.TaskStopped,
-	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
+	plan.TaskStopping, plan.TaskStopped, plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
 func taskFilter(params schema.ListTasksParams) (listFilter, error) {
 	asked, err := answer.ParsePage(params.Limit, params.Cursor)
@@ -87,9 +85,8 @@ type taskLister struct {
 func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord) (schema.TaskSummary, error) {
 	id, _ := plan.TaskOfWorkflow(record.Spec.WorkflowID)
 	summary := schema.TaskSummary{ID: id, Plan: record.Spec.Subject, Comment: record.Spec.Comment,
-		CreatedAt: record.Spec.CreatedAt.UTC(),
-		Actor:     record.Spec.Actor, RerunOf: record.Spec.RerunOf, ReverseOf: record.Spec.ReverseOf,
-		Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
+		CreatedAt: record.Spec.CreatedAt.UTC(), Actor: record.Spec.Actor, RerunOf: record.Spec.RerunOf,
+		ReverseOf: record.Spec.ReverseOf, Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
 	if outcome := record.Outcome; outcome != nil {
 		summary.State, summary.Reason, summary.Services = plan.TaskState(outcome.State), outcome.Reason,
 			outcome.Services

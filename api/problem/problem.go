@@ -70,8 +70,7 @@ var (
 	TooLarge = Kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large",
 		"Split the document."}
 	UnsupportedType = Kind{"unsupported-media-type", http.StatusUnsupportedMediaType,
-		"The media type of the body is not supported",
-		"Set `Content-Type` to one that `detail` names."}
+		"The media type of the body is not supported", "Set `Content-Type` to one that `detail` names."}
 	Refused = Kind{"refused", http.StatusUnprocessableEntity, "The request cannot be carried out",
 		"Nothing was changed. Correct what `errors` lists and send it again."}
 	TooManyStreams = Kind{"too-many-streams", http.StatusTooManyRequests, "Too many event streams are open",
@@ -88,8 +87,7 @@ var (
 // Kinds returns all kinds, in the order of the documentation.
 func Kinds() []Kind {
 	return []Kind{Malformed, Unauthenticated, CrossSite, UnknownHost, NotFound, MethodNotAllowed, NotAcceptable,
-		Conflict, TooLarge,
-		UnsupportedType, Refused, TooManyStreams, Internal, Unreachable, Limited}
+		Conflict, TooLarge, UnsupportedType, Refused, TooManyStreams, Internal, Unreachable, Limited}
 }
 
 // OfStatus returns the kind of problem with this status.

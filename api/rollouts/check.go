@@ -215,9 +215,8 @@ func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request
 	if err := s.resolveParty(ctx); err != nil {
 		return asFindings(err, result)
 	}
-	outline := h.initialStatus(s.key.workflowID(),
-		machine.Request{Spec: s.request.Spec, CreatedAt: time.Now().UTC(), Actor: request.Actor,
-			Reason: request.Reason, Via: string(schema.FrontDoorHTTP)})
+	outline := h.initialStatus(s.key.workflowID(), machine.Request{Spec: s.request.Spec, CreatedAt: time.Now().UTC(),
+		Actor: request.Actor, Reason: request.Reason, Via: string(schema.FrontDoorHTTP)})
 	result.Rollout = &outline
 	found, err := s.findings(ctx)
 	if err != nil {

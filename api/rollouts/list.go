@@ -71,8 +71,7 @@ func (w listFilter) hasState(s schema.RolloutSummary) bool {
 }
 
 var rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealthy, rollout.PhaseFailed,
-	rollout.PhaseRolledBack,
-	rollout.PhaseCancelled}
+	rollout.PhaseRolledBack, rollout.PhaseCancelled}
 
 func rolloutFilter(params schema.ListRolloutsParams) (listFilter, error) {
 	wanted := listFilter{party: input.Text(params.Party), namespace: input.Text(params.Namespace)}
@@ -96,11 +95,9 @@ type rolloutLister struct {
 func (l *rolloutLister) summary(ctx context.Context, key rolloutKey,
 	record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, error) {
 	summary := schema.RolloutSummary{Party: key.party, Namespace: key.namespace, Name: key.name,
-		WorkloadRef: record.Spec.Workload,
-		Style:       strategy.Style(record.Spec.Style),
-		Summary:     record.Spec.Comment, Actor: record.Spec.Actor, CreatedAt: record.Spec.CreatedAt.UTC(),
-		Record:   record.Name,
-		Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
+		WorkloadRef: record.Spec.Workload, Style: strategy.Style(record.Spec.Style),
+		Summary: record.Spec.Comment, Actor: record.Spec.Actor, CreatedAt: record.Spec.CreatedAt.UTC(),
+		Record: record.Name, Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
 	if outcome := record.Outcome; outcome != nil {
 		summary.Phase, summary.Reason = rollout.Phase(outcome.State), outcome.Reason
 		summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)

@@ -113,11 +113,10 @@ func (s *rolloutStart) run(ctx context.Context, via string) (rollout.Status, err
 	}
 	request := s.request
 	s.Start = start.New(s.Backend, s, start.Request{Kind: v1alpha1.KindRollout, Subject: s.key.subject(),
-		Prefix: s.key.name,
-		Actor:  request.Actor, Reason: request.Reason, Via: via, Key: request.Key,
+		Prefix: s.key.name, Actor: request.Actor, Reason: request.Reason, Via: via, Key: request.Key,
 		DigestInput: rolloutDigest{request.Spec, request.Supersede, s.rollBackFrozen, request.Actor, request.Reason,
-			s.undo.digest()},
-		BusyMessage: "other releases of this name keep starting and ending: repeat the request"})
+			s.undo.digest()}, BusyMessage: "other releases of this name keep starting and ending: repeat the " +
+			"request"})
 	if err := s.Run(ctx); err != nil {
 		return rollout.Status{}, err
 	}
@@ -153,9 +152,8 @@ func (s *rolloutStart) resolveParty(ctx context.Context) error {
 		}
 	}
 	if spec.Namespace == "" {
-		return problem.InvalidDocument("the rollout",
-			strictyaml.Errors{{Field: "namespace", Reason: "is missing: party " + party +
-				" has no namespace of its own"}})
+		return problem.InvalidDocument("the rollout", strictyaml.Errors{{Field: "namespace",
+			Reason: "is missing: party " + party + " has no namespace of its own"}})
 	}
 	spec.Party, s.queue, s.key = party, queue, rolloutKey{party, spec.Namespace, spec.Name}
 	return nil
@@ -197,8 +195,7 @@ func (s *rolloutStart) checkNameFree(ctx context.Context) error {
 		return nil
 	case s.undo != nil:
 		return s.nameTaken(ctx, fmt.Sprintf("%s is being released: an undo reverts a release that has ended; roll "+
-			"this one back "+
-			"(POST %s), or wait until it has ended", s.key, s.key.verb("rollback")))
+			"this one back "+"(POST %s), or wait until it has ended", s.key, s.key.verb("rollback")))
 	}
 	return s.nameTaken(ctx, fmt.Sprintf("%s is being released already: wait until it has ended, stop it (POST %s), "+
 		"or replace it with supersede: true", s.key, s.key.verb("stop")))

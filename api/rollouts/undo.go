@@ -30,8 +30,7 @@ func (h *Handlers) UndoRollout(c echo.Context, namespace, name string, params sc
 	}
 	s := &rolloutStart{Handlers: h, undo: &undoRequest{}}
 	s.request.Spec = strategy.Spec{Party: key.party, Namespace: key.namespace, Name: key.name}
-	err = input.Fields(c,
-		input.Field{Name: "actor", MaxLength: input.MaxActor, Into: &s.request.Actor},
+	err = input.Fields(c, input.Field{Name: "actor", MaxLength: input.MaxActor, Into: &s.request.Actor},
 		input.Field{Name: "reason", MaxLength: input.MaxReason, Into: &s.request.Reason},
 		input.Field{Name: "key", MaxLength: input.MaxKey, Into: &s.request.Key},
 		input.Field{Name: "toRevision", Number: &s.undo.toRevision})
@@ -197,8 +196,7 @@ func (s *rolloutStart) applyRevision(found *rollout.PreflightResult) []schema.Fi
 		return refuse("toRevision", "the workload already has "+u.target.String())
 	case u.toRevision == 0 && u.target.Now.Template != "" && found.Template != u.target.Now.Template:
 		return refuse("toRevision", "is needed: the workload's pod template was changed since its last release, so "+
-			"the previous version "+
-			"is ambiguous: choose a number from its history (GET "+s.key.verb("history")+")")
+			"the previous version "+"is ambiguous: choose a number from its history (GET "+s.key.verb("history")+")")
 	}
 	spec.Change.Revision = found.Revision
 	if u.object {

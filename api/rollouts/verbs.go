@@ -47,10 +47,9 @@ func (h *Handlers) ApproveRollout(c echo.Context, namespace, name string, params
 func readVerb(c echo.Context, verb rollout.Verb, via *schema.Via) (workflows.RolloutVerbRequest, error) {
 	var request workflows.RolloutVerbRequest
 	err := verbs.Read(c, via, &request.VerbRequest, input.Field{Name: "step", Number: &request.Step},
-		input.Field{Name: "gate", MaxLength: input.MaxGate, Into: &request.Gate},
-		input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To),
-			Refused: input.Unless(verb == rollout.VerbStop, "is for stop only: leave it out")},
-		input.Field{Name: "toStep", Number: &request.ToStep,
+		input.Field{Name: "gate", MaxLength: input.MaxGate, Into: &request.Gate}, input.Field{Name: "to",
+			MaxLength: input.MaxGate, Into: (*string)(&request.To), Refused: input.Unless(verb == rollout.VerbStop,
+				"is for stop only: leave it out")}, input.Field{Name: "toStep", Number: &request.ToStep,
 			Refused: input.Unless(verb == rollout.VerbJump, "is for jump only: leave it out")})
 	if err != nil {
 		return request, err
@@ -92,8 +91,7 @@ func (r *rolloutVerb) Now(ctx context.Context) (now rollout.Status, history []au
 // Fallback returns the rollout as recorded, in the given phase.
 func (r *rolloutVerb) Fallback(ctx context.Context, phase, reason string) rollout.Status {
 	status := rollout.Status{Party: r.key.party, Namespace: r.key.namespace, Name: r.key.name,
-		Steps:   []rollout.StepStatus{},
-		History: []audit.Entry{}, Workflow: r.WorkflowRef(r.key.workflowID(), "")}
+		Steps: []rollout.StepStatus{}, History: []audit.Entry{}, Workflow: r.WorkflowRef(r.key.workflowID(), "")}
 	if record, err := r.newestRecord(ctx, r.key); err == nil {
 		if outline, err := r.Outline(record); err == nil {
 			status = outline

@@ -48,8 +48,7 @@ func readVerb(c echo.Context, verb serving.Verb, via *schema.Via) (workflows.Ser
 	}
 	if verb == serving.VerbApprove && request.Gate == "" && request.Party == "" {
 		return request, problem.BadField("gate", "is missing: to approve, send waitingFor.gate of the operation, or "+
-			"the waiting party; "+
-			"without either, the request could reach another party than the reviewed one")
+			"the waiting party; "+"without either, the request could reach another party than the reviewed one")
 	}
 	return request, nil
 }
@@ -104,8 +103,7 @@ func (s *servingVerb) Closed(_ context.Context, view serving.View) (serving.View
 				view.Generation), view)
 	}
 	return view, s.Show(problem.NotFound.Because("no operation on serving %s is running, so there is nothing to %s: "+
-		"an update starts one",
-		s.id, s.verb), view)
+		"an update starts one", s.id, s.verb), view)
 }
 
 // Name adds the workflow of the operation to a problem.
@@ -134,8 +132,7 @@ func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params
 		switch _, err := h.findServing(ctx, id); {
 		case problem.IsNotFound(err):
 			return problem.NotFound.Because("serving %s does not exist, and no operation on one of that ID is "+
-				"recorded: "+
-				"GET /api/v1/servings lists those that exist", id)
+				"recorded: "+"GET /api/v1/servings lists those that exist", id)
 		case err != nil:
 			return err
 		}

@@ -79,8 +79,7 @@ func (s *Start) hasTwin(ctx context.Context) (bool, error) {
 func (s *Start) repeat(ctx context.Context, record *v1alpha1.ReleaseRecord) (done bool, err error) {
 	if record.Spec.Subject != s.Subject || record.Spec.RequestDigest != s.digest() {
 		return false, s.release.Name(problem.Conflict.Because(
-			"the key was used for another request: %s %s of %s at %s; take a new key", s.Kind,
-			s.idOf(record),
+			"the key was used for another request: %s %s of %s at %s; take a new key", s.Kind, s.idOf(record),
 			record.Spec.Subject, phrase.Time(record.Spec.CreatedAt.Time)), record.Spec.WorkflowID)
 	}
 	s.ID = s.idOf(record)

@@ -45,8 +45,7 @@ func (p Preflight) problemFor(err error) error {
 	}
 	if errors.Is(err, gather.ErrBusy) {
 		return problem.Unreachable.Because("%s: %d other requests already wait for checks by this party; nothing was "+
-			"changed: repeat in a few seconds", p.Refusal,
-			gather.Default.Queued)
+			"changed: repeat in a few seconds", p.Refusal, gather.Default.Queued)
 	}
 	return err
 }

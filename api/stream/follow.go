@@ -229,9 +229,8 @@ func tailRun(ctx context.Context, b *backend.Backend, workflowID string, nudge f
 	}
 }
 
-func historyPage(ctx context.Context, b *backend.Backend,
-	request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse,
-	error) {
+func historyPage(ctx context.Context, b *backend.Backend, request *workflowservice.GetWorkflowExecutionHistoryRequest) (
+	*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
 	return b.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, request)

@@ -61,8 +61,7 @@ func (h *Handlers) GetTrafficRouting(c echo.Context, namespace schema.Namespace,
 func trafficAnswer(found *v1alpha1.TrafficRouting, engine workload.Engine) (schema.TrafficRouting, error) {
 	answer := schema.TrafficRouting{Namespace: found.Namespace, Name: found.Name, CreatedAt: found.CreatedAt,
 		Status: schema.TrafficRoutingStatus{Phase: schema.TrafficRoutingStatusPhase(found.Status.Phase),
-			Message: found.Status.Message,
-			Holders: holdersOf(found, engine)}}
+			Message: found.Status.Message, Holders: holdersOf(found, engine)}}
 	if err := json.Unmarshal(found.Spec, &answer.Spec); err != nil {
 		return answer, fmt.Errorf("TrafficRouting %s/%s: %w", found.Namespace, found.Name, err)
 	}
@@ -86,8 +85,7 @@ func (h *Handlers) PutTrafficRouting(c echo.Context, namespace schema.Namespace,
 	}
 	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return problem.Malformed.Because("the name %s/%s is invalid: namespace and name are lower-case letters, "+
-			"digits and dashes", namespace,
-			name)
+			"digits and dashes", namespace, name)
 	}
 	wrong = append(wrong, checkName("metadata.namespace", document.Namespace, namespace)...)
 	wrong = append(wrong, checkName("metadata.name", document.Name, name)...)

@@ -90,8 +90,7 @@ func execute[V any](ctx context.Context, b *backend.Backend, release Release[V],
 		return answerClosed(ctx, release, c)
 	case errors.Is(err, ErrUnknown):
 		return nothing, release.Name(problem.Unreachable.Because(
-			"%v: the outcome of %s is unknown; repeat with the same key, %q", ErrUnknown,
-			c.Verb, c.Key))
+			"%v: the outcome of %s is unknown; repeat with the same key, %q", ErrUnknown, c.Verb, c.Key))
 	case err != nil:
 		return nothing, err
 	}
@@ -117,8 +116,7 @@ func answerUnread[V any](ctx context.Context, release Release[V], c Command, ans
 		return nothing, release.Name(problem.Conflict.Because("%s", answer.Message))
 	}
 	reason := fmt.Sprintf("%s was accepted: %s; the rest is unknown, because reading the release afterwards failed: %v",
-		c.Verb,
-		answer.Message, cause)
+		c.Verb, answer.Message, cause)
 	return release.Fallback(ctx, answer.State, reason), nil
 }
 

@@ -133,9 +133,8 @@ func newAuthority(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, hosts []string, now time.Time) (*x509.Certificate,
 	*ecdsa.PrivateKey, error) {
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: "slipway-webhook"},
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, NotBefore: now.Add(-clockSkew),
-		NotAfter: now.Add(certLife)}
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(certLife)}
 	hosts = slices.Clone(hosts)
 	slices.Sort(hosts)
 	for _, host := range slices.Compact(hosts) {

@@ -152,9 +152,8 @@ func Explain(err error, most int) string {
 				render.OneLine(problem.Rollout.Reason))
 		}
 		if problem.Serving != nil {
-			fmt.Fprintf(&text, "The serving is %s now%s\n", problem.Serving.Phase,
-				render.ReasonSuffix(render.ReasonAndMessage(problem.Serving.Reason,
-					render.OneLine(problem.Serving.Message))))
+			fmt.Fprintf(&text, "The serving is %s now%s\n", problem.Serving.Phase, render.ReasonSuffix(
+				render.ReasonAndMessage(problem.Serving.Reason, render.OneLine(problem.Serving.Message))))
 		}
 		if problem.Holder != "" {
 			fmt.Fprintf(&text, "Blocked by: %s\n", render.OneLine(problem.Holder))

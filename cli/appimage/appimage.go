@@ -70,9 +70,8 @@ func newNoun(a *app.App) *images {
 		Empty: "There are no AppImages: register one with kubectl apply -f FILE, or with `slipway appimage apply -f FILE`.",
 		// as files contain it
 		Document: func(name string, image client.AppImage) any {
-			return kuscia.AppImage{
-				TypeMeta:   metav1.TypeMeta{APIVersion: kuscia.GroupVersion.String(), Kind: "AppImage"},
-				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: image.Spec}
+			return kuscia.AppImage{TypeMeta: metav1.TypeMeta{APIVersion: kuscia.GroupVersion.String(),
+				Kind: "AppImage"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: image.Spec}
 		},
 		Describe: func(_ string, image client.AppImage) error { return describe(a, image) },
 	}

@@ -40,12 +40,10 @@ All documents are validated before the first one is sent.`, `  slipway service a
 			},
 		})
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"services"}, Short: "Manage the catalogue of services"}
-	command.AddCommand(apply, n.ListCommand("List the services", nil), n.GetCommand("Show a service", "Show a "+
-		"service. With -o yaml or json, print the document that `slipway service apply --id ID -f -` accepts."),
-		n.DeleteCommand(
-			"Delete services from the catalogue. Their workloads are not changed. A service that a plan uses is not "+
-				"deleted; the "+
-				"error names the plans."))
+	command.AddCommand(apply, n.ListCommand("List the services", nil), n.GetCommand("Show a service",
+		"Show a "+"service. With -o yaml or json, print the document that `slipway service apply --id ID -f -` "+
+			"accepts."), n.DeleteCommand("Delete services from the catalogue. Their workloads are not changed. A "+
+		"service that a plan uses is not "+"deleted; the "+"error names the plans."))
 	return command
 }
 
@@ -144,8 +142,7 @@ func describeParty(a *app.App, p client.PartyState) error {
 	reachable := map[party.Reachability]string{party.Reachable: "is reachable", party.Unreachable: "is unreachable",
 		party.Unknown: "may be reachable"}[p.Reachable]
 	a.Printf(a.Out, "party %s %s: %s\nworkers poll queue: %s\n", render.OneLine(p.Name), reachable,
-		render.OneLine(p.Reason),
-		render.OneLine(p.Queue))
+		render.OneLine(p.Reason), render.OneLine(p.Queue))
 	if p.Namespace != "" {
 		a.Printf(a.Out, "default namespace of workloads: %s\n", render.OneLine(p.Namespace))
 	}
@@ -179,11 +176,10 @@ NAME. -n sets the namespace for documents that do not have one.`,
 	apply.Aliases = []string{"put"}
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"trafficroutings", "tr"},
 		Short: "Manage traffic routings: routes shared by several rollouts"}
-	command.AddCommand(apply, n.ListCommand("List the traffic routings and the rollouts that hold them",
-		nil),
-		n.GetCommand("Show a traffic routing and the rollouts that hold it", ""),
-		n.DeleteCommand("Delete traffic routings. One that a rollout holds is not deleted, because its routes could "+
-			"not be restored."))
+	command.AddCommand(apply, n.ListCommand("List the traffic routings and the rollouts that hold them", nil),
+		n.GetCommand("Show a traffic routing and the rollouts that hold it", ""), n.DeleteCommand(
+			"Delete traffic routings. One that a rollout holds is not deleted, because its routes could "+
+				"not be restored."))
 	return command
 }
 
@@ -236,8 +232,7 @@ func readRoutings(a *app.App, files []string, where app.ScopeFlags, argument str
 		return nil, fmt.Errorf("no documents in %s", strings.Join(files, ", "))
 	case argument != "" && len(documents) > 1:
 		return nil, app.Usagef("NAME names one traffic routing, but there are %d documents: use objects with "+
-			"metadata.name",
-			len(documents))
+			"metadata.name", len(documents))
 	}
 	return documents, nil
 }

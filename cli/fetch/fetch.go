@@ -116,8 +116,7 @@ func (o *options) check() error {
 		return app.Usagef("no download URL: set --url or %s", source.EnvURLs)
 	}
 	if o.file != "" && (o.file == "." || o.file == ".." || len(o.file) > maxFileName ||
-		strings.ContainsAny(o.file, `/\`) ||
-		strings.ContainsFunc(o.file, unicode.IsControl)) {
+		strings.ContainsAny(o.file, `/\`) || strings.ContainsFunc(o.file, unicode.IsControl)) {
 		return app.Usagef("--file %q is not a file name: must have no slashes and at most %d bytes", o.file,
 			maxFileName)
 	}

@@ -212,8 +212,7 @@ func decision(d audit.Entry) string {
 		what += " " + d.Party
 	}
 	text := fmt.Sprintf("%s by %s via %s, %s: %s", render.OneLine(what), cmp.Or(render.OneLine(d.Actor), "unknown"),
-		render.OneLine(d.Via),
-		render.OneLine(string(d.Outcome)), render.OneLine(d.Message))
+		render.OneLine(d.Via), render.OneLine(string(d.Outcome)), render.OneLine(d.Message))
 	if d.Reason != "" {
 		text += fmt.Sprintf(" (reason given: %s)", render.OneLine(d.Reason))
 	}

@@ -87,8 +87,7 @@ func (what Applier) Documents(a *app.App, files []string, name string) ([]Docume
 	if name != "" && len(documents) == 1 {
 		if own := documents[0].Name; documents[0].Kind != "" && own != name {
 			return nil, app.Usagef("the %s in %s has the name %s, but %s is %s: use only one of them", what.Noun,
-				documents[0].File, own,
-				what.NameFlag, name)
+				documents[0].File, own, what.NameFlag, name)
 		}
 		documents[0].Name = name
 	}

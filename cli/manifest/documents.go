@@ -101,8 +101,7 @@ func ReadMapping(file string, text []byte) (map[string]any, error) {
 	}
 	reason, line := render.OneLine(err.Error()), FirstLine(text)
 	for _, step := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ",
-		"while decoding JSON: ", "yaml: ",
-		"unmarshal errors: ", "json: "} {
+		"while decoding JSON: ", "yaml: ", "unmarshal errors: ", "json: "} {
 		reason = strings.TrimSpace(strings.TrimPrefix(reason, step))
 	}
 	if prefix := linePrefix.FindStringSubmatch(reason); prefix != nil {

@@ -112,8 +112,7 @@ func validateDocument(a *app.App, c *cobra.Command, api *client.Client, d manife
 			})
 			scope, some := catalogueScope(d.Body)
 			return validation{File: d.File, Name: d.Name, Catalogue: some, scope: scope,
-				names: task.ReadNames(c.Context(), api), answered: true,
-				ValidateResult: found}, nil
+				names: task.ReadNames(c.Context(), api), answered: true, ValidateResult: found}, nil
 		}
 		if !errors.As(err, &unreachable) {
 			return validation{}, err
@@ -121,8 +120,7 @@ func validateDocument(a *app.App, c *cobra.Command, api *client.Client, d manife
 		a.Printf(a.Err, "warning: %s\n", err)
 	}
 	return validation{File: d.File, Name: d.Name, scope: "checked without the catalogue; unknown services are not " +
-		"detected",
-		ValidateResult: validateOffline(d.Body)}, nil
+		"detected", ValidateResult: validateOffline(d.Body)}, nil
 }
 
 // catalogueScope describes which items the engine could check against the catalogue. some is false if it could check
@@ -150,8 +148,7 @@ func catalogueScope(body []byte) (scope string, some bool) {
 func validateOffline(body []byte) client.ValidateResult {
 	document, warnings, wrong := plan.Decode(body)
 	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: append([]client.FieldProblem{}, wrong...),
-		Warnings: append([]client.FieldProblem{}, warnings...),
-		Waves:    []client.Wave{}}
+		Warnings: append([]client.FieldProblem{}, warnings...), Waves: []client.Wave{}}
 	if result.Valid {
 		result.Waves = wavesOf(document)
 	}

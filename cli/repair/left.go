@@ -45,13 +45,11 @@ func (l leftovers) checkIdentity(o options) error {
 	holder := workload.ParseHolder(cmp.Or(l.claim, l.saved.Claim))
 	if engine := holder.Engine; engine.UID != "" && engine.Name != o.engine {
 		return fmt.Errorf("%s: its rollout belongs to engine %s, not to engine %s: stop it there; if that engine no "+
-			"longer works on it, "+
-			"use --engine %s", l.workload, engine.Name, o.engine, engine.Name)
+			"longer works on it, "+"use --engine %s", l.workload, engine.Name, o.engine, engine.Name)
 	}
 	if asked := cmp.Or(o.rollout, l.workload.WorkloadRef.Name); l.saved.Name != asked {
 		return fmt.Errorf("%s: its rollout is %s, not %s: to repair that rollout, use --rollout %s", l.workload,
-			l.saved.Name,
-			asked, l.saved.Name)
+			l.saved.Name, asked, l.saved.Name)
 	}
 	return nil
 }
@@ -92,8 +90,7 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 	saved, err := pods.ReadSaved(w.WorkloadRef, text)
 	if err != nil {
 		return l, fmt.Errorf("%s: cannot read its annotation %s (%w): restore the workload manually, following its "+
-			"annotation %s",
-			w, workload.AnnotationRollout, err, rollout.AnnotationRecover)
+			"annotation %s", w, workload.AnnotationRollout, err, rollout.AnnotationRecover)
 	}
 	l.saved = *saved
 	l.live, _, _ = unstructured.NestedMap(object.Object, "spec", "template")
@@ -140,8 +137,7 @@ func (l leftovers) newVersion(ctx context.Context, api dynamic.Interface) (templ
 func (l leftovers) newTemplate(ctx context.Context, api dynamic.Interface) (map[string]any, error) {
 	w, saved := l.workload, l.saved
 	resource, name, path := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"},
-		saved.Canary,
-		[]string{"data", "spec", "template"}
+		saved.Canary, []string{"data", "spec", "template"}
 	nothing := fmt.Errorf(
 		"%s has no pod of the new version yet, and its template is unknown: use --to stable, and start "+
 			"the release again", w)
@@ -159,8 +155,7 @@ func (l leftovers) newTemplate(ctx context.Context, api dynamic.Interface) (map[
 	}
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%s: %s %s, which has the new version's pod template, was not found: use --to stable, "+
-			"and start the release again",
-			w, strings.TrimSuffix(resource.Resource, "s"), name)
+			"and start the release again", w, strings.TrimSuffix(resource.Resource, "s"), name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %s: %w", strings.TrimSuffix(resource.Resource, "s"), name, err)

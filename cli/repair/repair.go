@@ -87,8 +87,7 @@ func Command(a *app.App) *cobra.Command {
 				return err
 			}
 			config, err := kube.Connect(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, QPS: kubeQPS,
-				Burst:     kubeBurst,
-				UserAgent: version.UserAgent()})
+				Burst: kubeBurst, UserAgent: version.UserAgent()})
 			if err != nil {
 				return err
 			}
@@ -109,8 +108,7 @@ func Command(a *app.App) *cobra.Command {
 	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig (default: its current context)")
 	f.StringVar(&o.to, "to", "", "`version` to which all pods and traffic are moved: stable or new")
 	f.StringVar(&o.engine, "engine", cmp.Or(os.Getenv("SLIPWAY_ENGINE_NAME"), os.Getenv("SLIPWAY_NAMESPACE"),
-		defaultEngine),
-		"`name` of the engine that runs the rollout (its --engine-name)")
+		defaultEngine), "`name` of the engine that runs the rollout (its --engine-name)")
 	f.StringVar(&o.rollout, "rollout", "", "`name` of the rollout (default: the workload's name)")
 	f.BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only print what would be done")
@@ -135,19 +133,16 @@ func describe(a *app.App, w leftovers, moves []rollout.FinalMove, to rollout.Sid
 			a.Printf(a.Out, "its engine is %s\n", render.OneLine(engine.Name))
 		}
 		a.Printf(a.Err, "If it is still running, stop it first: slipway rollout stop %s; or terminate it in "+
-			"Temporal, or stop the engine's "+
-			"processes.\n",
-			app.ObjectName{Namespace: w.workload.Namespace, Name: s.Name}.CommandArgs())
+			"Temporal, or stop the engine's "+"processes.\n", app.ObjectName{Namespace: w.workload.Namespace,
+			Name: s.Name}.CommandArgs())
 	}
 	if w.edited {
 		a.Printf(a.Err, "warning: another client changed its pod template since the last step; --to new rolls out "+
-			"that template, --to "+
-			"stable discards it\n")
+			"that template, --to "+"stable discards it\n")
 	}
 	if s.TrafficRouting != "" {
 		a.Printf(a.Err, "note: the routes of TrafficRouting %s are shared with other rollouts; they remain unchanged "+
-			"until the engine "+
-			"restores them\n", render.OneLine(s.TrafficRouting))
+			"until the engine "+"restores them\n", render.OneLine(s.TrafficRouting))
 	}
 	a.Printf(a.Out, "steps to move it to the %s version:\n", to)
 	for n, move := range moves {

@@ -170,8 +170,7 @@ func (r *repairer) move(ctx context.Context, move rollout.FinalMove) error {
 	}
 	return r.retryUntilDone(ctx, func(s rollout.Subject) error {
 		result, err := r.activities.Finish(ctx, rollout.FinishRequest{Subject: s, Action: rollout.FinishAction(move),
-			To:       r.to,
-			Template: r.template, Change: r.change, OverwriteDrift: true})
+			To: r.to, Template: r.template, Change: r.change, OverwriteDrift: true})
 		if err == nil && result.Message != "" {
 			r.app.Printf(r.app.Out, "  %s\n", render.OneLine(result.Message))
 		}
@@ -182,8 +181,7 @@ func (r *repairer) move(ctx context.Context, move rollout.FinalMove) error {
 func (r *repairer) routeRequest(s rollout.Subject, action rollout.RouteAction) rollout.RouteRequest {
 	saved := r.leftovers.saved
 	request := rollout.RouteRequest{Subject: s, Action: action, Routings: saved.Routings, StableHash: r.hash,
-		CanaryHash: saved.Canary,
-		NoCanary:   saved.DisableGenerateCanaryService, Overwrite: true}
+		CanaryHash: saved.Canary, NoCanary: saved.DisableGenerateCanaryService, Overwrite: true}
 	if saved.CanaryMetadata != nil {
 		request.CanaryLabels = saved.CanaryMetadata.Labels
 	}
@@ -278,8 +276,7 @@ func newTools(config *rest.Config) (*tools, error) {
 		return nil, err
 	}
 	pods := workloads.New(typed, objects, workloads.Options{Repairing: true, Logger: log})
-	return &tools{objects: objects, activities: workerActivities{pods, routes}, close: pods.Stop},
-		nil
+	return &tools{objects: objects, activities: workerActivities{pods, routes}, close: pods.Stop}, nil
 }
 
 // takeOverAll sets rollout.AnnotationRepair on everything that the rollout has borrowed. The API server's guard then
@@ -293,8 +290,7 @@ func (r *repairer) takeOverAll(ctx context.Context) error {
 	namespace := r.leftovers.workload.Namespace
 	for _, name := range r.leftovers.saved.Autoscalers {
 		routes = append(routes, kube.Ref{Resource: autoscalingv2.SchemeGroupVersion.WithResource(
-			"horizontalpodautoscalers"),
-			Namespace: namespace, Name: name})
+			"horizontalpodautoscalers"), Namespace: namespace, Name: name})
 	}
 	workload := kube.Ref{Resource: r.leftovers.workload.WorkloadRef.Lookup().Resource, Namespace: namespace,
 		Name: r.leftovers.workload.WorkloadRef.Name}

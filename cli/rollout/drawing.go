@@ -159,9 +159,8 @@ func stepLine(d render.Drawing, s rollout.Status, step rollout.StepStatus, colum
 	if current {
 		marker = "> "
 	}
-	cells := append(render.Spans(stepCells(step)...),
-		render.Span{Text: stateOfStep(s, step, current), Colour: stepColour(s, step, current)},
-		render.Span{Text: d.Elapsed(step.StartedAt, step.FinishedAt)})
+	cells := append(render.Spans(stepCells(step)...), render.Span{Text: stateOfStep(s, step, current),
+		Colour: stepColour(s, step, current)}, render.Span{Text: d.Elapsed(step.StartedAt, step.FinishedAt)})
 	return append(render.Line{{Text: marker, Colour: render.Bold}}, columns.Line("", cells...)...)
 }
 

@@ -47,8 +47,7 @@ func Command(a *app.App) *cobra.Command {
 }
 
 var phases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed, rollout.PhaseHealthy,
-	rollout.PhaseRolledBack,
-	rollout.PhaseCancelled}
+	rollout.PhaseRolledBack, rollout.PhaseCancelled}
 
 var calls = noun.Calls{List: apiclient.List((*client.Client).ListRollouts),
 	Get:     apiclient.SpacedWith((*client.Client).GetRollout),

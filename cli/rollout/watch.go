@@ -36,9 +36,8 @@ func ended(s rollout.Status) bool {
 
 // needsUserAction reports whether the rollout continues only after a user's decision.
 func needsUserAction(s rollout.Status) bool {
-	return s.WaitingFor != nil && slices.Contains(
-		[]rollout.WaitKind{rollout.WaitApproval, rollout.WaitDrift, rollout.WaitResume},
-		s.WaitingFor.Kind)
+	return s.WaitingFor != nil && slices.Contains([]rollout.WaitKind{rollout.WaitApproval, rollout.WaitDrift,
+		rollout.WaitResume}, s.WaitingFor.Kind)
 }
 
 // exitCodeOf returns the exit code of the watch in this state of the rollout; ok is false while the watch continues.

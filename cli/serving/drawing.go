@@ -44,8 +44,7 @@ func Fit(d render.Drawing, v serving.View, width, height int) []string {
 		})
 		lines := append(header(d, v), partyLines(others)...)
 		return append(lines, render.Line{{Text: "  … and " + phrase.Count(len(v.Parties)-len(others), "party") +
-			" Available",
-			Colour: render.Dim}})
+			" Available", Colour: render.Dim}})
 	})
 }
 
@@ -181,8 +180,7 @@ const exitCodes = `  0    Available: all parties run the requested version with 
   130  interrupted by Ctrl-C; the serving continues`
 
 var watchHelp = follow.FlagTexts{Noun: "serving", Until: "until it is Available or Failed",
-	Interrupted: "a party is unreachable",
-	Paused:      "it waits for user action"}
+	Interrupted: "a party is unreachable", Paused: "it waits for user action"}
 
 // exitCodeOf returns the exit code of the watch in this state of the serving; ok is false while the watch continues. A
 // running operation may still change everything, except when a rollback fails: it is retried, but the watch does not
@@ -274,8 +272,7 @@ func decisions(v serving.View) (all []audit.Entry) {
 	}
 	for _, d := range v.Operation.History {
 		all = append(all, audit.Entry{At: d.At.Time, Actor: d.Actor, Via: d.Via, Verb: audit.Verb(d.Verb),
-			Party: d.Party, Reason: d.Reason,
-			Outcome: audit.Outcome(d.Outcome), Message: d.Message})
+			Party: d.Party, Reason: d.Reason, Outcome: audit.Outcome(d.Outcome), Message: d.Message})
 	}
 	return all
 }
@@ -298,8 +295,7 @@ func summary(v serving.View) string {
 		does)
 	if operationFailed(v) {
 		text += fmt.Sprintf("\nFor details: slipway serving get %s\nTo retry: fix the cause, and run slipway serving "+
-			"update -f "+
-			"FILE", render.OneLine(v.ID))
+			"update -f "+"FILE", render.OneLine(v.ID))
 	}
 	return text
 }

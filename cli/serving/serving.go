@@ -51,8 +51,7 @@ for all.`,
 	for _, mode := range modes {
 		command.AddCommand(filesCommand(n, mode))
 	}
-	command.AddCommand(get, remove, n.ListCommand("List the servings, with their state", nil),
-		watchCommand(n),
+	command.AddCommand(get, remove, n.ListCommand("List the servings, with their state", nil), watchCommand(n),
 		historyCommand(n))
 	for _, v := range verbs(a) {
 		command.AddCommand(n.VerbCommand(v, stateText))
@@ -60,17 +59,16 @@ for all.`,
 	return command
 }
 
-var calls = noun.Calls{List: apiclient.List((*client.Client).ListServings),
-	Get:     apiclient.Named((*client.Client).GetServing),
-	Put:     apiclient.NamedBodyWith((*client.Client).PutServingWithBody),
-	Delete:  apiclient.Named((*client.Client).DeleteServing),
-	History: apiclient.NamedWith((*client.Client).GetServingHistory),
-	Watch:   apiclient.NamedWith((*client.Client).WatchServing),
-	Verbs: map[string]apiclient.Call{
-		string(serving.VerbApprove): apiclient.NamedBodyWith((*client.Client).ApproveServingWithBody),
-		string(serving.VerbPause):   apiclient.NamedBodyWith((*client.Client).PauseServingWithBody),
-		string(serving.VerbResume):  apiclient.NamedBodyWith((*client.Client).ResumeServingWithBody),
-		string(serving.VerbStop):    apiclient.NamedBodyWith((*client.Client).StopServingWithBody)}}
+var calls = noun.Calls{List: apiclient.List((*client.Client).ListServings), Get: apiclient.Named(
+	(*client.Client).GetServing), Put: apiclient.NamedBodyWith((*client.Client).PutServingWithBody),
+	Delete: apiclient.Named((*client.Client).DeleteServing), History: apiclient.NamedWith(
+		(*client.Client).GetServingHistory), Watch: apiclient.NamedWith((*client.Client).WatchServing),
+	Verbs: map[string]apiclient.Call{string(serving.VerbApprove): apiclient.NamedBodyWith(
+		(*client.Client).ApproveServingWithBody), string(serving.VerbPause): apiclient.NamedBodyWith(
+		(*client.Client).PauseServingWithBody), string(serving.VerbResume): apiclient.NamedBodyWith(
+		(*client.Client).ResumeServingWithBody),
+		string(serving.VerbStop): apiclient.NamedBodyWith(
+			(*client.Client).StopServingWithBody)}}
 
 func newNoun(a *app.App) *servings {
 	return &servings{
@@ -84,9 +82,7 @@ func newNoun(a *app.App) *servings {
 				wait, since = waitText(w), a.Age(w.Since.Time)
 			}
 			return []string{s.ID, state(s), fmt.Sprintf("%d/%d", s.AvailableParties, s.TotalParties), operationText(s),
-				wait, since,
-				a.Age(s.CreatedAt),
-				render.ReasonAndMessage(s.Reason, s.Message)}
+				wait, since, a.Age(s.CreatedAt), render.ReasonAndMessage(s.Reason, s.Message)}
 		},
 		Empty: "There are no servings. Create one with `slipway serving create -f FILE`.",
 		Describe: func(_ string, v serving.View) error {
@@ -104,8 +100,7 @@ func historyCommand(n *servings) *cobra.Command {
 	titles := []string{"STARTED", "OPERATION", "GENERATION", "STATE", "TOOK", "VERSION", "MESSAGE"}
 	command := noun.HistoryCommand(n, "operations", nil, titles, func(r serving.Release) []string {
 		return []string{render.Clock(r.StartedAt, n.App.Now()), r.Kind, fmt.Sprint(r.Generation), string(r.State),
-			n.App.Elapsed(&r.StartedAt, r.FinishedAt),
-			r.Version, render.Cell(r.Message)}
+			n.App.Elapsed(&r.StartedAt, r.FinishedAt), r.Version, render.Cell(r.Message)}
 	})
 	command.Short = "List the operations on a serving, newest first"
 	command.Long = `List the current and past operations on a serving, newest first, even after the serving was deleted.

@@ -199,9 +199,8 @@ func serviceLine(d render.Drawing, s plan.ServiceStatus, c render.Columns) rende
 		reason = "" // the state already shows that it waits
 	}
 	return c.Line("  ", render.Span{Text: string(s.ServiceID)}, render.Span{Text: Operation(s.Deployment, s.Method)},
-		render.Span{Text: string(s.State), Colour: itemColour(s.State)},
-		render.Span{Text: d.Elapsed(s.StartedAt, s.FinishedAt)},
-		render.Span{Text: reason})
+		render.Span{Text: string(s.State), Colour: itemColour(s.State)}, render.Span{Text: d.Elapsed(s.StartedAt,
+			s.FinishedAt)}, render.Span{Text: reason})
 }
 
 func workloadLines(s plan.ServiceStatus) []render.Line {

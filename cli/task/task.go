@@ -22,8 +22,7 @@ import (
 )
 
 var allStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused,
-	plan.TaskStopping, plan.TaskStopped,
-	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
+	plan.TaskStopping, plan.TaskStopped, plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
 type tasks = noun.Noun[client.TaskSummary, client.Task]
 
@@ -36,10 +35,9 @@ func Command(a *app.App) *cobra.Command {
 		plan.TaskInterrupted)).Completion)
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"tasks"}, Short: "Watch, pause, resume and stop tasks"}
 	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads", ""),
-		n.WatchCommand("waves and services",
-			"While a task is Paused or Interrupted, the command waits too, unless flags say otherwise.",
-			"shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused", n.Watch),
-		reportCommand(n), rerunCommand(n), reverseCommand(n), remove)
+		n.WatchCommand("waves and services", "While a task is Paused or Interrupted, the command waits too, unless "+
+			"flags say otherwise.", "shop-20261102093000-k3v9q --timeout 30m --exit-on-interrupted --exit-on-paused",
+			n.Watch), reportCommand(n), rerunCommand(n), reverseCommand(n), remove)
 	for _, v := range verbs {
 		command.AddCommand(n.VerbCommand(v, func(t client.Task) string {
 			return "task " + t.ID + " is " + string(t.State) + ": " + render.OneLine(t.Reason)

@@ -140,8 +140,7 @@ func addServiceChanges(lines *follow.Changes, before, now plan.ServiceStatus, lo
 	changed := before.State != now.State || (before.Reason != now.Reason && now.State != plan.ItemPending)
 	if changed {
 		lines.Add(timeOf(before, now, look), "  service %s: %s %s%s%s", name, Operation(now.Deployment, now.Method),
-			now.State,
-			render.DurationSuffix(now.StartedAt, now.FinishedAt), render.ReasonSuffix(now.Reason))
+			now.State, render.DurationSuffix(now.StartedAt, now.FinishedAt), render.ReasonSuffix(now.Reason))
 	}
 	at := look
 	if now.State.Ended() {

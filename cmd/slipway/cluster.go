@@ -313,8 +313,7 @@ func webhookAddress(s settings.Settings) (webhook.Address, error) {
 	address, local := webhook.LocalAddress(s.WebhookListen)
 	if !local && s.WebhookListen != "" {
 		return address, fmt.Errorf("--webhook-listen %s is not a loopback address, so the API server's address for "+
-			"it is unknown: set --webhook-url or --webhook-service",
-			s.WebhookListen)
+			"it is unknown: set --webhook-url or --webhook-service", s.WebhookListen)
 	}
 	return address, nil
 }

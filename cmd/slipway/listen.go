@@ -145,12 +145,10 @@ func newAPI(p apiParts) (*api.API, error) {
 func newBackend(p apiParts) *backend.Backend {
 	s := p.Settings
 	return &backend.Backend{Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace,
-		TemporalUI: s.TemporalUI, Log: p.Log,
-		Recent: &recent.Cache{}, Lists: &recent.Cache{},
+		TemporalUI: s.TemporalUI, Log: p.Log, Recent: &recent.Cache{}, Lists: &recent.Cache{},
 		Checks:          &gather.Batcher[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
 		OtherController: p.OtherReleaser, MaxConcurrent: s.MaxConcurrentServices,
-		MaxConcurrentWorkloads: s.MaxConcurrentWorkloads,
-		UnreachableBudget:      s.UnreachableBudget}
+		MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget}
 }
 
 type httpParts struct {
@@ -195,9 +193,8 @@ func newHealthServer(p healthParts) (*listener, error) {
 // withMetrics counts and times requests by method and status. An event stream is counted when it ends.
 func withMetrics(handler http.Handler, registry *prometheus.Registry) http.Handler {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_http_request_duration_seconds",
-		Help:    "How long HTTP requests took, event streams included.",
-		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)},
-		[]string{"code", "method"})
+		Help: "How long HTTP requests took, event streams included.", Buckets: prometheus.ExponentialBuckets(0.001,
+			4, 8)}, []string{"code", "method"})
 	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_http_requests_in_flight",
 		Help: "HTTP requests in flight, event streams included."})
 	registry.MustRegister(seconds, inFlight)
@@ -294,9 +291,8 @@ func checkAPI(s settings.Settings) error {
 		return errors.New("--api-ca-file requires TLS: set --api-cert-file and --api-key-file too")
 	case !isLoopback(s.Listen) && s.APITokenFile == "" && s.APICAFile == "":
 		return fmt.Errorf("--listen %s is reachable from other machines without authentication: set --api-token-file "+
-			"(the file is created if it "+
-			"does not exist), or --api-cert-file, --api-key-file and --api-ca-file for client certificates, or "+
-			"listen on 127.0.0.1", s.Listen)
+			"(the file is created if it "+"does not exist), or --api-cert-file, --api-key-file and --api-ca-file "+
+			"for client certificates, or "+"listen on 127.0.0.1", s.Listen)
 	}
 	return nil
 }
@@ -343,9 +339,8 @@ func checkKuscia(s settings.Settings) error {
 		{"kuscia-grpc-listen", s.KusciaGRPCListen}} {
 		if listen.address != "" && !isLoopback(listen.address) {
 			return fmt.Errorf("--%s %s is reachable from other machines, and --kuscia-protocol NOTLS has no "+
-				"authentication: choose "+
-				"TLS or MTLS, "+
-				"listen on 127.0.0.1, or set --kuscia-insecure", listen.name, listen.address)
+				"authentication: choose "+"TLS or MTLS, "+"listen on 127.0.0.1, or set --kuscia-insecure",
+				listen.name, listen.address)
 		}
 	}
 	return nil

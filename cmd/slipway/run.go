@@ -229,9 +229,8 @@ func (t *tracing) interceptors() ([]interceptor.ClientInterceptor, error) {
 	if t.provider == nil {
 		return nil, nil
 	}
-	traced, err := opentelemetry.NewTracingInterceptor(
-		opentelemetry.TracerOptions{Tracer: t.provider.Tracer("slipway"), DisableQueryTracing: true,
-			AllowInvalidParentSpans: true})
+	traced, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{Tracer: t.provider.Tracer("slipway"),
+		DisableQueryTracing: true, AllowInvalidParentSpans: true})
 	if err != nil {
 		return nil, err
 	}

@@ -217,8 +217,7 @@ func requireKnownHost(hosts auth.Hosts, next http.Handler) http.Handler {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 		if !hosts.Allows(r.Host, local) {
 			http.Error(w, fmt.Sprintf("unknown host %q: start the codec server with --allowed-hosts and that name",
-				r.Host),
-				http.StatusForbidden)
+				r.Host), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -102,8 +102,7 @@ func (c *Controller) act(ctx context.Context, r *v1beta1.Rollout, next kruise.Ne
 	return err
 }
 
-func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction,
-	engine workload.Engine) error {
+func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction, engine workload.Engine) error {
 	switch next.Kind {
 	case kruise.DoAddFinalizer:
 		return c.home.GuardRollout(ctx, r, kruise.EngineText(engine))
@@ -196,9 +195,8 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 		spec.RolloutID = id
 	}
 	refused, err := c.releases.Begin(ctx, kruise.Release{Object: kruise.RefOf(r), Confirm: next.Confirm,
-		Request: strategy.Request{
-			Spec: spec, Supersede: next.Kind == kruise.DoSupersede, Actor: next.By, Reason: next.Reason, Key: next.Key,
-			Warnings: warnings}})
+		Request: strategy.Request{Spec: spec, Supersede: next.Kind == kruise.DoSupersede, Actor: next.By,
+			Reason: next.Reason, Key: next.Key, Warnings: warnings}})
 	if err != nil {
 		return err
 	}
@@ -249,8 +247,7 @@ func (c *Controller) send(ctx context.Context, r *v1beta1.Rollout, command rollo
 	}
 	c.memoryOf(r).sent = shownText{key, time.Now()}
 	c.options.Log.Info("sent a command to a release", "rollout", r.Namespace+"/"+r.Name, "verb", command.Verb, "actor",
-		command.Actor, "outcome",
-		answer.Outcome, "message", answer.Message)
+		command.Actor, "outcome", answer.Outcome, "message", answer.Message)
 	return c.checkLost(ctx, r) // a repeated command gets its first answer, even if the release has ended
 }
 

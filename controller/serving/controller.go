@@ -186,8 +186,7 @@ func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d s
 	}
 	c.parties.noteStart(run.GetRunID())
 	c.options.Log.Info("an operation on a serving was started", "serving", kd.Name, "kind", d.Kind, "reason", d.Reason,
-		"workflow",
-		run.GetID(), "run", run.GetRunID())
+		"workflow", run.GetID(), "run", run.GetRunID())
 	return nil
 }
 
@@ -234,10 +233,9 @@ func (c *Controller) startDespiteOpen(ctx context.Context, kd *kuscia.KusciaDepl
 func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAttributes {
 	domains := phrase.Each(in.Parties, func(p serving.PartyTarget) string { return p.Domain })
 	return temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindServing),
-		workflows.AttributeName.ValueSet(in.ID),
-		workflows.AttributeNamespace.ValueSet(kd.Namespace),
-		workflows.AttributeParties.ValueSet(workflows.FitList(domains)),
-		workflows.AttributeState.ValueSet(string(in.FirstStage())))
+		workflows.AttributeName.ValueSet(in.ID), workflows.AttributeNamespace.ValueSet(kd.Namespace),
+		workflows.AttributeParties.ValueSet(workflows.FitList(domains)), workflows.AttributeState.ValueSet(
+			string(in.FirstStage())))
 }
 
 // refuse writes that a spec cannot be run, once, since each write triggers processing. The running version stays. An
@@ -254,14 +252,12 @@ func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, wh
 		}
 		kd.Status.Refused = &refused
 		c.options.Log.Warn("a spec of a serving cannot be run; the operation in progress continues", "serving", kd.Name,
-			"generation", kd.Generation,
-			"problem", why)
+			"generation", kd.Generation, "problem", why)
 	case op != nil && op.Reason == serving.ReasonValidateFailed && op.Generation == kd.Generation && op.Message == why:
 		return nil
 	default:
 		op = &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true,
-			Reason:  serving.ReasonValidateFailed,
-			Message: why, StartedAt: &now}
+			Reason: serving.ReasonValidateFailed, Message: why, StartedAt: &now}
 		if served := kd.Status.Served; served != nil {
 			op.Version = served.Digest
 		}

@@ -74,9 +74,8 @@ func (r Request) Job(template []byte) (*batchv1.Job, error) {
 		Spec: made.Spec}
 	job.Name, job.Namespace = r.JobName(), r.Namespace
 	job.Labels, job.Annotations = labels.Merge(made.Labels, labels.Set{LabelService: r.Service}),
-		labels.Merge(made.Annotations, labels.Set{
-			AnnotationDigest: r.Digest(), AnnotationBy: r.By, AnnotationCommit: r.Commit, AnnotationBranch: r.Branch,
-			AnnotationRepository: r.Shown})
+		labels.Merge(made.Annotations, labels.Set{AnnotationDigest: r.Digest(), AnnotationBy: r.By,
+			AnnotationCommit: r.Commit, AnnotationBranch: r.Branch, AnnotationRepository: r.Shown})
 	job.Spec.BackoffLimit, job.Spec.Parallelism, job.Spec.Completions = new(int32), new(int32(1)), new(int32(1))
 	if own := job.Spec.ActiveDeadlineSeconds; own == nil || *own > r.DeadlineSeconds {
 		job.Spec.ActiveDeadlineSeconds = new(r.DeadlineSeconds)
@@ -109,8 +108,7 @@ func (r Request) environment() []corev1.EnvVar {
 	}
 	var env []corev1.EnvVar
 	for _, variable := range [][2]string{{EnvService, r.Service}, {EnvRepository, r.Repository}, {EnvBranch, r.Branch},
-		{EnvCommit, r.Commit},
-		{yields, r.ExpectedResult()}} {
+		{EnvCommit, r.Commit}, {yields, r.ExpectedResult()}} {
 		env = append(env, corev1.EnvVar{Name: variable[0], Value: source.Literal(variable[1])})
 	}
 	return env
@@ -265,8 +263,7 @@ func (r Request) ParseYield(message string) (Yield, error) {
 			"message (/dev/termination-log)", r.form())
 	case len(message) >= longestResult || strings.ContainsFunc(line, func(c rune) bool { return c < ' ' || c > '~' }):
 		return Yield{}, fmt.Errorf("its result is not one line of plain text: its first container has to write %s "+
-			"and nothing else to its termination message",
-			r.form())
+			"and nothing else to its termination message", r.form())
 	}
 	expected, parts := r.ExpectedResult(), resultForm.FindStringSubmatch(line)
 	what, separator := r.yields()

@@ -343,8 +343,7 @@ func jobRules(template batchv1.JobTemplateSpec) []error {
 			if strings.HasPrefix(variable.Name, ReservedPrefix) {
 				problems = append(problems, fmt.Errorf(
 					"sets %s in container %s: names that begin with %s are Slipway's own", variable.Name,
-					container.Name,
-					ReservedPrefix))
+					container.Name, ReservedPrefix))
 			}
 		}
 	}

@@ -132,8 +132,7 @@ func (p Package) check(found *strictyaml.Findings) {
 		found.Refuse(0, "package.mountPath", "must be an absolute path, not %s", strictyaml.Quote(p.MountPath))
 	case p.MountPath != path.Clean(p.MountPath) || strings.Contains(p.MountPath, ":"):
 		found.Refuse(0, "package.mountPath", "must be a plain path without \"..\", \".\", \"//\", \":\" and a \"/\" "+
-			"at its end, not %s",
-			strictyaml.Quote(p.MountPath))
+			"at its end, not %s", strictyaml.Quote(p.MountPath))
 	case p.MountPath == "/":
 		found.Refuse(0, "package.mountPath", "must not be the root directory: the package would hide all that the "+
 			"image holds")

@@ -148,12 +148,10 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 	hook := func(name string, match *admission.MatchResources,
 		conditions []admission.MatchCondition) *admission.MutatingWebhook {
 		w := admission.MutatingWebhook{Name: name + ".gate.slipway.io", ClientConfig: client,
-			AdmissionReviewVersions: []string{"v1"},
-			NamespaceSelector:       o.namespaces().NamespaceSelector, ObjectSelector: match.ObjectSelector,
-			MatchConditions: conditions,
-			MatchPolicy:     new(admission.Equivalent), FailurePolicy: new(admission.Fail),
-			TimeoutSeconds:     new(int32(waitClosed)),
-			SideEffects:        new(admission.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: o.namespaces().NamespaceSelector,
+			ObjectSelector: match.ObjectSelector, MatchConditions: conditions, MatchPolicy: new(
+				admission.Equivalent), FailurePolicy: new(admission.Fail), TimeoutSeconds: new(
+				int32(waitClosed)), SideEffects: new(admission.SideEffectClassNone),
 			ReinvocationPolicy: new(admission.IfNeededReinvocationPolicy)}
 		for _, rule := range match.ResourceRules {
 			w.Rules = append(w.Rules, rule.RuleWithOperations)

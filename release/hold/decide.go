@@ -194,8 +194,7 @@ func template(object map[string]any) map[string]any {
 		labels = nil
 	}
 	return map[string]any{"spec": jsonpatch.Normalise(spec), "there": there, "metadata": jsonpatch.Normalise(metadata),
-		"labels":      labels,
-		"annotations": members(object, "spec", "template", "metadata", "annotations")}
+		"labels": labels, "annotations": members(object, "spec", "template", "metadata", "annotations")}
 }
 
 // members returns the members at a path; nil if there are none.

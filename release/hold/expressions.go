@@ -155,8 +155,7 @@ func (k Kind) saved(before string) string {
 	written := fmt.Sprintf("%s.orValue('').matches(%s) && (%s.hasValue() || %s.orValue('') == %s)",
 		here, cel.Text(k.form().String()), before, cel.Annotation("object", gate.AnnotationBy), user)
 	return fmt.Sprintf("variables.asked != optional.of(%s) ? variables.said : %s ? %s.value() : "+
-		"%s.orValue(variables.said)",
-		k.literal(), written, here, before)
+		"%s.orValue(variables.said)", k.literal(), written, here, before)
 }
 
 // held returns an expression that is true if the field holds after the edit: the template changes, or has changed
@@ -246,16 +245,14 @@ func OrCreated(condition string) string { return created + " || (" + condition +
 
 // Unlabelled is true if the workload has no Rollout's label, unless this policy wrote it in an earlier round.
 var Unlabelled = fmt.Sprintf("(%s || !%s.hasValue()) && %s.orValue(%[4]s) == %[4]s", created,
-	cel.Label("oldObject", gate.Label),
-	cel.Label("object", gate.Label), labelValue)
+	cel.Label("oldObject", gate.Label), cel.Label("object", gate.Label), labelValue)
 
 // Named returns an expression that is true if the Rollout names the workload and is neither disabled nor being deleted.
 func (k Kind) Named() string {
 	return fmt.Sprintf("%[1]s.?name.orValue('') == object.metadata.?name.orValue('') && %[1]s.?kind.orValue('') == "+
-		"%[2]s && "+
-		"%[1]s.?apiVersion.orValue('').startsWith(%[3]s) && !params.spec.?disabled.orValue(false) && "+
-		"!params.metadata.?deletionTimestamp.hasValue()",
-		"params.spec.?workloadRef", cel.Text(k.Kind), cel.Text(k.Resource.Group+"/"))
+		"%[2]s && "+"%[1]s.?apiVersion.orValue('').startsWith(%[3]s) && !params.spec.?disabled.orValue(false) && "+
+		"!params.metadata.?deletionTimestamp.hasValue()", "params.spec.?workloadRef", cel.Text(k.Kind),
+		cel.Text(k.Resource.Group+"/"))
 }
 
 // NamedPatches returns the expressions that label the workload, write AnnotationWhy, and hold the edit.

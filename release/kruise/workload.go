@@ -137,9 +137,8 @@ func Marked(r *v1beta1.Rollout, w *Workload) bool {
 
 // MarkPatch returns the JSON merge patch that marks a workload as named by a Rollout.
 func MarkPatch(rollout, kind string) map[string]any {
-	return map[string]any{"metadata": map[string]any{
-		"labels":      map[string]any{gate.Label: gate.LabelValue(rollout)},
-		"annotations": map[string]any{gate.AnnotationWhy: gate.Why(rollout, kind)}}}
+	return map[string]any{"metadata": map[string]any{"labels": map[string]any{gate.Label: gate.LabelValue(
+		rollout)}, "annotations": map[string]any{gate.AnnotationWhy: gate.Why(rollout, kind)}}}
 }
 
 // UnholdPatch returns the JSON Patch that restores the fields that hold a workload's change of template. With

@@ -40,8 +40,7 @@ func Validate(req Request) *failure.Error {
 		return failure.New(failure.Refused, "%s: RESTORE was requested without anything to restore", req.Workload)
 	case !ref.Sized() && !req.replaces():
 		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on "+
-			"it; use RESTART",
-			req.Workload, req.Operation)
+			"it; use RESTART", req.Workload, req.Operation)
 	case req.Operation.Deploys() && req.Version() == nil:
 		return failure.New(failure.Refused, "%s: %s was requested without a package or an image", req.Workload,
 			req.Operation)
@@ -59,8 +58,7 @@ func RefusalReason(req Request, seen Observed) string {
 	}
 	if seen.Rollout != "" {
 		return fmt.Sprintf("%s is in the middle of a rollout (%s): finish that rollout, roll it back or stop it, "+
-			"then run this again",
-			req.Workload, rolloutName(seen.Rollout))
+			"then run this again", req.Workload, rolloutName(seen.Rollout))
 	}
 	if seen.OriginalProblem != "" {
 		return fmt.Sprintf("%s: the settings that an earlier release saved in the annotation %s cannot be read (%s): "+
@@ -75,16 +73,14 @@ func RefusalReason(req Request, seen Observed) string {
 	case req.Operation == plan.Start && seen.Replicas == 0 && req.Workload.Replicas == nil:
 		if _, ok := seen.rememberedSize(); !ok {
 			return fmt.Sprintf("%s has no pods and no size is known to start it with: give it `replicas` in the "+
-				"catalogue, or scale it by hand once",
-				req.Workload)
+				"catalogue, or scale it by hand once", req.Workload)
 		}
 	case req.replaces() && seen.Paused:
 		return fmt.Sprintf("%s is paused, so nothing would be %s: resume it with `kubectl rollout resume` first",
 			req.Workload, pastTense(req.Operation))
 	case req.replaces() && seen.UpdateType == workload.UpdateRolling && seen.Partition > 0:
 		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be %s: "+
-			"finish that "+
-			"rollout (partition 0) first", req.Workload, seen.Partition, pastTense(req.Operation))
+			"finish that "+"rollout (partition 0) first", req.Workload, seen.Partition, pastTense(req.Operation))
 	}
 	return ""
 }
@@ -143,12 +139,11 @@ func decideHeld(req Request, seen Observed) workload.NextAction {
 		if seen.OriginalProblem != "" {
 			problem = seen.OriginalProblem
 		}
-		return workload.NextAction{Action: workload.ActWrite, Reason: "release the claim: the saved settings cannot be read",
-			Write: &workload.Write{Step: "fail", ExpectedClaim: seen.Claim, Release: true},
-			Failure: failure.New(failure.WorkloadFailed,
-				"%s: another client changed the annotation %s during the operation (%s): check its size and update "+
-					"settings by hand",
-				req.Workload, workload.AnnotationOriginal, problem)}
+		return workload.NextAction{Action: workload.ActWrite,
+			Reason: "release the claim: the saved settings cannot be read", Write: &workload.Write{Step: "fail",
+				ExpectedClaim: seen.Claim, Release: true}, Failure: failure.New(failure.WorkloadFailed,
+				"%s: another client changed the annotation %s during the operation (%s): check its size and "+
+					"update "+"settings by hand", req.Workload, workload.AnnotationOriginal, problem)}
 	}
 	if !seen.Original.Begun {
 		return begin(req, seen)

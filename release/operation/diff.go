@@ -101,15 +101,13 @@ func BudgetWarning(req Request, seen Observed, b workload.Budget) string {
 		return ""
 	case req.replaces() && byDeletion(req, seen) && b.Allowed == 0:
 		return fmt.Sprintf("%s: PodDisruptionBudget %s lets none of its pods go now: %s %s waits until it does, and "+
-			"fails at its deadline (%d s)",
-			req.Workload, b.Name, req.Operation, req.Method, req.DeadlineSeconds)
+			"fails at its deadline (%d s)", req.Workload, b.Name, req.Operation, req.Method, req.DeadlineSeconds)
 	case req.replaces() && byDeletion(req, seen):
 		if req.Method == plan.Sequential || b.Allowed >= seen.Replicas {
 			return ""
 		}
 		return fmt.Sprintf("%s: PodDisruptionBudget %s lets %d of its %d pods go at a time: %s %s doesn't remove all "+
-			"of them at once",
-			req.Workload, b.Name, b.Allowed, seen.Replicas, req.Operation, req.Method)
+			"of them at once", req.Workload, b.Name, b.Allowed, seen.Replicas, req.Operation, req.Method)
 	case req.Method == plan.Parallel && b.Allowed < seen.Replicas:
 		return fmt.Sprintf("%s: %s %s removes all of its pods at once, and PodDisruptionBudget %s doesn't prevent "+
 			"that, since its own controller "+

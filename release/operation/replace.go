@@ -154,8 +154,7 @@ func continueReplacing(req Request, seen Observed) workload.NextAction {
 func failTemplateChanged(req Request, seen Observed) workload.NextAction {
 	return abort(req, seen, failure.New(failure.WorkloadFailed,
 		"%s: another client changed its pod template while it was being %s (an undo?): check what runs there, then "+
-			"execute %s again",
-		req.Workload, pastTense(req.Operation), req.Operation))
+			"execute %s again", req.Workload, pastTense(req.Operation), req.Operation))
 }
 
 // finishReplacing ends an operation whose pods are all new according to the status, once the old pods are deleted.

@@ -147,9 +147,8 @@ func Requests(snap plan.Snapshot, n int) []Request {
 	var requests []Request
 	for _, w := range snap.Selected(n) {
 		requests = append(requests, Request{Workload: w, Operation: item.Deployment, Method: item.MethodOrDefault(),
-			Package: snap.Package(n),
-			Restore: snap.Restoration(n, w), Image: snap.Image(n), DeadlineSeconds: service.Deadline(),
-			UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds})
+			Package: snap.Package(n), Restore: snap.Restoration(n, w), Image: snap.Image(n),
+			DeadlineSeconds: service.Deadline(), UnreachableBudgetSeconds: snap.UnreachableBudgetSeconds})
 	}
 	if len(requests) > 0 {
 		requests[0].Build = snap.Build(n)

@@ -87,8 +87,7 @@ func continueStopping(req Request, seen Observed) workload.NextAction {
 	if seen.resized() {
 		return abort(req, seen, failure.New(failure.WorkloadFailed,
 			"%s: another client scaled it from %d to %d while it was being stopped: find out which one (an "+
-				"autoscaler?), then stop it again",
-			req.Workload, *o.Requested, seen.Replicas))
+				"autoscaler?), then stop it again", req.Workload, *o.Requested, seen.Replicas))
 	}
 	if seen.Lagging() || seen.Total > seen.Replicas || seen.terminating() {
 		return waitForEnd(req, seen)
@@ -216,8 +215,7 @@ func beginRestoring(req Request, seen Observed) workload.NextAction {
 func keptSizeNote(req Request, seen Observed) string {
 	if r := req.Restore; r.Replicas != nil && seen.Replicas > 0 && *r.Replicas != seen.Replicas && !req.scalesToZero() {
 		return fmt.Sprintf("; another client, such as an autoscaler, has changed its size since then, which is left "+
-			"unchanged (%d before, %d now)",
-			*r.Replicas, seen.Replicas)
+			"unchanged (%d before, %d now)", *r.Replicas, seen.Replicas)
 	}
 	return ""
 }

@@ -74,9 +74,8 @@ func (s Snapshot) Build(n int) *build.Order {
 	}
 	b := service.Build
 	order := &build.Order{Service: string(item.ServiceID), Repository: item.CompileRepoPath,
-		Branch: item.CompileRepoBranch,
-		Shown:  source.RedactRepository(item.CompileRepoPath), Credentials: b.Credentials, Image: b.Image,
-		Package: b.Package, Task: s.Task, Item: n + 1,
+		Branch: item.CompileRepoBranch, Shown: source.RedactRepository(item.CompileRepoPath),
+		Credentials: b.Credentials, Image: b.Image, Package: b.Package, Task: s.Task, Item: n + 1,
 		DeadlineSeconds: service.BuildDeadline(), ResolveSeconds: service.Deadline(),
 		UnreachableBudgetSeconds: s.UnreachableBudgetSeconds}
 	// An unreadable template has already been refused, and is refused again where the Job is created.

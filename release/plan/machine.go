@@ -236,8 +236,7 @@ func (m *Machine) finishing() string {
 		return m.stoppingRollouts()
 	}
 	return fmt.Sprintf("%s; rollouts release %s: they may wait for an approval, and `stop` with `to` (stable, new or "+
-		"frozen) ends them", text,
-		m.named(rolling))
+		"frozen) ends them", text, m.named(rolling))
 }
 
 // rolling returns the running items that rollouts release.

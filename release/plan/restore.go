@@ -246,8 +246,7 @@ func (r *restorer) selected(i int, item Item, service catalog.Service, all []Res
 		case !slices.ContainsFunc(service.Workloads, restoration.matches):
 			missing = true
 			r.refuse(i, keyServiceID, "%s, which task %s changed, is no longer among the workloads of service %s in "+
-				"the catalogue: add it again",
-				restoration.status().name(), item.RestoreTask, item.ServiceID)
+				"the catalogue: add it again", restoration.status().name(), item.RestoreTask, item.ServiceID)
 		}
 	}
 	if len(kept) == 0 && !missing {

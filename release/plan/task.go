@@ -294,8 +294,7 @@ func (s Snapshot) Package(n int) *source.Package {
 		return nil
 	}
 	p := &source.Package{Container: config.Container, MountPath: config.MountPath, Credentials: config.Credentials,
-		Task: s.Task, Item: n + 1,
-		Shown: source.Redact(from)}
+		Task: s.Task, Item: n + 1, Shown: source.Redact(from)}
 	if p.URL, p.Hidden = source.HideQuery(from); !config.Unpacked() {
 		p.File = source.FileOf(config.File, from)
 	}

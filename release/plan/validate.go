@@ -146,8 +146,7 @@ func (d Document) refuseRepeated(found *strictyaml.Findings) {
 		}
 		found.Refuse(i+1, itemField(i, keyServiceID),
 			"names service %s %s in one wave (items %s): %s the priority %d; give each a priority of its own, or "+
-				"keep one of them",
-			item.ServiceID, times, numbers(same), have, item.Priority)
+				"keep one of them", item.ServiceID, times, numbers(same), have, item.Priority)
 	}
 }
 
@@ -241,12 +240,10 @@ func validRepository(text string) error {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\\'
 	}):
 		return fmt.Errorf("%s is not the address of a Git repository: it contains a blank, a control character or a "+
-			"backslash",
-			strictyaml.Quote(text))
+			"backslash", strictyaml.Quote(text))
 	case !shortRepository.MatchString(text):
 		return fmt.Errorf("%s is not the address of a Git repository: write http://, https://, ssh:// or git:// and "+
-			"the rest, or user@host:path",
-			strictyaml.Quote(text))
+			"the rest, or user@host:path", strictyaml.Quote(text))
 	}
 	return nil
 }

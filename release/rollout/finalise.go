@@ -145,11 +145,9 @@ func (f FinalMove) Route() (RouteAction, bool) {
 func RecoverText(saved Saved, w catalog.Workload) string {
 	r := recovery{saved: saved, w: w, kind: w.WorkloadRef.Lookup(), name: w.WorkloadRef.Name}
 	r.resource = r.kind.Resource.GroupResource().String() // two API groups have a StatefulSet
-	lines := slices.Concat(
-		[]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails " +
-			"because it is empty had nothing to give back."},
-		[]string{"# to the stable version"}, r.commands(SideStable), []string{"# to the new version"},
-		r.commands(SideNew))
+	lines := slices.Concat([]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A " +
+		"patch that fails because it is empty had nothing to give back."}, []string{"# to the stable version"},
+		r.commands(SideStable), []string{"# to the new version"}, r.commands(SideNew))
 	return strings.Join(lines, "\n") + "\n"
 }
 

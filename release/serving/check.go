@@ -126,8 +126,7 @@ func (v Version) checkServing(refuse refusal) {
 	}
 	if size := len(v.Spec.InputConfig); size > MaxInputConfig {
 		refuse("the input config has %d bytes, and at most %d fit an environment variable: put the large part where "+
-			"the application can fetch it",
-			size, MaxInputConfig)
+			"the application can fetch it", size, MaxInputConfig)
 	}
 	if strings.ContainsRune(v.Spec.InputConfig, 0) {
 		refuse("the input config has a NUL byte, which an environment variable cannot hold: leave it out")
@@ -175,8 +174,7 @@ func (v Version) checkServiceNames(refuse refusal) {
 			key := [2]string{p.DomainID, name}
 			if other, taken := owners[key]; taken && other.party != partyName(p) {
 				refuse("Service %s of port %s of %s is also that of port %s of %s: give one of them another service "+
-					"name prefix",
-					name, port.Name, partyName(p), other.port, other.party)
+					"name prefix", name, port.Name, partyName(p), other.port, other.party)
 			}
 			owners[key] = owner{party: partyName(p), port: port.Name}
 		}

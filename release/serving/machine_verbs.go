@@ -244,10 +244,9 @@ func (m *Machine) WaitingFor() *kuscia.WaitingFor {
 		}
 	}
 	return &kuscia.WaitingFor{Kind: WaitApproval, Since: wholeSeconds(since), Party: name, Gate: m.gate(i),
-		Message: fmt.Sprintf(
-			"party %s has been waiting for an approval since %s; %d of %d parties run the new version: "+
-				"`slipway serving approve %s` or the signal `approve` starts it%s",
-			name, phrase.Time(since), applied, len(m.s.Parties), m.in.ID, m.alternativeText())}
+		Message: fmt.Sprintf("party %s has been waiting for an approval since %s; %d of %d parties run the new "+
+			"version: "+"`slipway serving approve %s` or the signal `approve` starts it%s", name, phrase.Time(since),
+			applied, len(m.s.Parties), m.in.ID, m.alternativeText())}
 }
 
 // alternativeText returns the other command that a user can send.
@@ -260,8 +259,7 @@ func (m *Machine) alternativeText() string {
 
 // gate returns the approval gate of one party in one operation.
 func (m *Machine) gate(party int) string {
-	return audit.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest,
-		strconv.Itoa(party))
+	return audit.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest, strconv.Itoa(party))
 }
 
 // restartClocks records that a user has let the operation continue: the deadlines of parties that have not started

@@ -101,9 +101,8 @@ func (s DeploymentSnapshot) entry(at time.Time) kuscia.PartyDeploymentStatus {
 		ObservedAt: &observed, PodReason: s.PodReason, PodMessage: s.PodMessage, Missing: s.Missing, Drift: s.Drift,
 	}
 	for _, c := range s.Conditions {
-		e.Conditions = append(e.Conditions, appsv1.DeploymentCondition{
-			Type: appsv1.DeploymentConditionType(c.Type), Status: corev1.ConditionStatus(c.Status), Reason: c.Reason,
-			Message:        c.Message,
+		e.Conditions = append(e.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentConditionType(c.Type),
+			Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
 			LastUpdateTime: metav1.NewTime(c.UpdatedAt), LastTransitionTime: metav1.NewTime(c.ChangedAt)})
 	}
 	return e

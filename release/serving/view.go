@@ -165,9 +165,8 @@ func Refusal(kd *kuscia.KusciaDeployment) (reason, message string) {
 	if refused == nil || refused.Generation != kd.Generation {
 		return "", ""
 	}
-	return ReasonValidateFailed,
-		fmt.Sprintf("generation %d of the spec cannot be run, and the current operation continues: %s",
-			refused.Generation, refused.Message)
+	return ReasonValidateFailed, fmt.Sprintf("generation %d of the spec cannot be run, and the current operation "+
+		"continues: %s", refused.Generation, refused.Message)
 }
 
 func utcTime(at *metav1.Time) *time.Time {
@@ -180,9 +179,8 @@ func utcTime(at *metav1.Time) *time.Time {
 // showParty returns the view of a party. If the party has not been observed yet, only its desired state is known.
 func showParty(kd *kuscia.KusciaDeployment, v Version, index int) PartyView {
 	p := v.Spec.Parties[index]
-	view := PartyView{Domain: p.DomainID, Role: p.Role, AppImage: p.AppImageRef,
-		Deployment: DeploymentName(kd.Name, p.Role),
-		Endpoints:  append([]Endpoint{}, Endpoints(v, index)...)}
+	view := PartyView{Domain: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Deployment: DeploymentName(kd.Name,
+		p.Role), Endpoints: append([]Endpoint{}, Endpoints(v, index)...)}
 	st := kd.Status.PartyDeploymentStatuses[p.DomainID][view.Deployment]
 	view.Phase, view.Reason, view.Message, view.Unreachable = cmp.Or(st.Phase, DisplayedPending), st.Reason, st.Message,
 		st.Unreachable
@@ -206,8 +204,7 @@ func showOperation(op *kuscia.Operation) *OperationView {
 		return nil
 	}
 	view := &OperationView{Kind: op.Kind, Generation: op.Generation, Done: op.Done, Reason: op.Reason,
-		Message:   op.Message,
-		StartedAt: utcTime(op.StartedAt), WaitingFor: op.WaitingFor, History: op.History}
+		Message: op.Message, StartedAt: utcTime(op.StartedAt), WaitingFor: op.WaitingFor, History: op.History}
 	if op.WorkflowID != "" {
 		view.Workflow = &audit.WorkflowRef{ID: op.WorkflowID, RunID: op.RunID}
 	}
@@ -337,8 +334,7 @@ func (a ReleaseRequest) Release() Release {
 	in := a.Input
 	r := Release{ID: in.ID, Kind: in.Kind, Generation: in.Generation, State: StateProgressing, Message: "it has begun",
 		Version: in.TargetDigest, Previous: in.PreviousDigest, Parties: make([]ReleaseParty, len(in.Parties)),
-		Policy:    in.Policy.withDefaults(),
-		StartedAt: a.StartedAt, History: []kuscia.AuditEntry{},
+		Policy: in.Policy.withDefaults(), StartedAt: a.StartedAt, History: []kuscia.AuditEntry{},
 		Workflow: &audit.WorkflowRef{ID: a.WorkflowID, RunID: a.RunID}}
 	if in.Cause != "" {
 		r.Message += ", to restore what other clients changed: " + in.Cause

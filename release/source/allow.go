@@ -210,9 +210,8 @@ func (a Allow) CheckAddress(host string, to netip.AddrPort) error {
 	for _, entry := range a.entries {
 		switch {
 		case !entry.hasPort(to.Port()):
-		case entry.network.IsValid() && entry.network.Contains(ip),
-			entry.public && reach == public,
-			reach != special && !literal.IsValid() && entry.hasName(name):
+		case entry.network.IsValid() && entry.network.Contains(ip), entry.public && reach == public, reach != special &&
+			!literal.IsValid() && entry.hasName(name):
 			return nil
 		}
 	}

@@ -146,8 +146,7 @@ func (i Image) UnfitReason(template map[string]any) string {
 	switch {
 	case i.Container == "" && len(names) != 1:
 		return fmt.Sprintf("it has the containers %s: set build.container in the catalogue to the one that gets the "+
-			"built image",
-			strings.Join(names, ", "))
+			"built image", strings.Join(names, ", "))
 	case i.Container != "" && !slices.Contains(names, i.Container):
 		return fmt.Sprintf("it has no container %s for the built image: it has %s; name one of them by "+
 			"build.container in the catalogue", i.Container, strings.Join(names, ", "))

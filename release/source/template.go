@@ -68,8 +68,7 @@ func (p Package) UnfitReason(template map[string]any) string {
 	at := slices.IndexFunc(containers, named(p.Container))
 	if at < 0 {
 		return fmt.Sprintf("it has no container %s, which the catalogue's package.container names: it has %s",
-			p.Container,
-			strings.Join(containerNames(template), ", "))
+			p.Container, strings.Join(containerNames(template), ", "))
 	}
 	for _, mount := range jsonpatch.DigObjects(containers[at], "volumeMounts") {
 		if jsonpatch.DigString(mount, "mountPath") == p.MountPath && jsonpatch.DigString(mount, "name") != VolumePackage {
@@ -145,10 +144,9 @@ func (p Package) Put(template map[string]any, from Fetcher, rawURL string) {
 // needs no additional quota, and runs as the same user, so that this container can read every file.
 func (p Package) container(target map[string]any, from Fetcher, rawURL string) map[string]any {
 	urls := []string{rawURL}
-	args := []any{"fetch", "--sha256", p.SHA256, "--to", mountPackage,
-		"--max-bytes", strconv.FormatInt(from.Limits.Bytes, 10), "--max-unpacked-bytes",
-		strconv.FormatInt(from.Limits.UnpackedBytes, 10),
-		"--max-entries", strconv.Itoa(from.Limits.Entries)}
+	args := []any{"fetch", "--sha256", p.SHA256, "--to", mountPackage, "--max-bytes",
+		strconv.FormatInt(from.Limits.Bytes, 10), "--max-unpacked-bytes", strconv.FormatInt(from.Limits.UnpackedBytes,
+			10), "--max-entries", strconv.Itoa(from.Limits.Entries)}
 	if from.Store != "" {
 		urls = []string{StoreURL(from.Store, p.SHA256), rawURL}
 		args = append(args, "--trusted", Literal(from.Store))

@@ -59,9 +59,8 @@ func checkWindows(all []Window, field string, found *strictyaml.Findings) (sound
 	for i, w := range all {
 		entry := strictyaml.Index(field, i)
 		missing := map[string]bool{}
-		for _, required := range []struct{ key, value, remedy string }{
-			{keyStart, w.Start, "give the time when it first begins"},
-			{keyDuration, w.Duration, "give its length, for example 4h"}} {
+		for _, required := range []struct{ key, value, remedy string }{{keyStart, w.Start,
+			"give the time when it first begins"}, {keyDuration, w.Duration, "give its length, for example 4h"}} {
 			if missing[required.key] = required.value == ""; missing[required.key] {
 				found.Refuse(0, strictyaml.Join(entry, required.key), "is required: %s", required.remedy)
 			}

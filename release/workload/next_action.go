@@ -119,8 +119,7 @@ func Fail(e *failure.Error) NextAction {
 // FailClaimed returns an action that fails a job because another release holds its workload.
 func FailClaimed(w fmt.Stringer, ours, theirs string) NextAction {
 	e := failure.New(failure.Claimed, "%s is being released by %s: wait until that has ended or stop it, then run "+
-		"this again",
-		w, HolderName(ours, theirs))
+		"this again", w, HolderName(ours, theirs))
 	e.Holder = theirs
 	return Fail(e)
 }

@@ -199,8 +199,7 @@ func (h hop) withRedirect(err error) error {
 
 func isRedirect(status int) bool {
 	return slices.Contains([]int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect,
-		http.StatusPermanentRedirect}, status)
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, status)
 }
 
 // next returns the hop that a redirect leads to.

@@ -224,11 +224,9 @@ func (t *transfer) rangeHeader() http.Header {
 func (t *transfer) resume(response *http.Response, at hop) error {
 	first, last, size, ok := contentRange(response.Header.Get("Content-Range"))
 	switch {
-	case !ok, first != t.bytes, last != size-1, t.size >= 0 && size != t.size,
-		response.ContentLength >= 0 && response.ContentLength != size-first,
-		response.Header.Get("ETag") != t.result.ETag,
-		source.Redact(at.url.String()) != t.result.FinalURL,
-		!isFileTypeLabel(encoding(response), at.url):
+	case !ok, first != t.bytes, last != size-1, t.size >= 0 && size != t.size, response.ContentLength >= 0 &&
+		response.ContentLength != size-first, response.Header.Get("ETag") != t.result.ETag,
+		source.Redact(at.url.String()) != t.result.FinalURL, !isFileTypeLabel(encoding(response), at.url):
 		return t.discard()
 	case size > t.client.options.MaxBytes:
 		return t.client.tooLarge()

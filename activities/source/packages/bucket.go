@@ -83,8 +83,7 @@ func OpenBucket(ctx context.Context, where BucketOptions, options Options) (*Sto
 	b.now = s.now
 	if given, err := found.GetWithContext(client.CredContext()); err != nil || given.AccessKeyID == "" {
 		return nil, errors.Join(fmt.Errorf("no credentials for bucket %s were found: set AWS_ACCESS_KEY_ID and "+
-			"AWS_SECRET_ACCESS_KEY, or run with a role",
-			where.Bucket), err)
+			"AWS_SECRET_ACCESS_KEY, or run with a role", where.Bucket), err)
 	}
 	if err := b.prepare(ctx); err != nil {
 		return nil, err

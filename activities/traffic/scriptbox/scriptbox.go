@@ -200,9 +200,8 @@ func (r *Runner) start(ctx context.Context, input []byte) (answer sandbox.Respon
 			return answer, false, fmt.Errorf("the script sandbox returned an invalid response: %w", err)
 		}
 		return answer, answer.Trouble == nil, nil
-	case errors.As(err, &ended) &&
-		(ended.ExitCode() == 2 && strings.Contains(stderr.String(), "out of memory") ||
-			strings.Contains(stderr.String(), "cannot allocate")):
+	case errors.As(err, &ended) && (ended.ExitCode() == 2 && strings.Contains(stderr.String(), "out of memory") ||
+		strings.Contains(stderr.String(), "cannot allocate")):
 		return trouble(errMemory), false, nil
 	case errors.As(err, &ended) && ended.ExitCode() == -1:
 		return trouble(errTime), false, nil // killed by the limit on its CPU time

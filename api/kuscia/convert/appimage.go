@@ -105,9 +105,8 @@ func fillContainer(c *kuscia.Container, asked *kusciapb.Container) error {
 		})
 	c.Ports = MapSlice(asked.GetPorts(), func(p *kusciapb.ContainerPort) kuscia.ContainerPort {
 		stored, _ := byName(c.Ports, p.GetName(), func(s kuscia.ContainerPort) string { return s.Name })
-		return kuscia.ContainerPort{Name: p.GetName(), Port: stored.Port,
-			Protocol: kuscia.PortProtocol(p.GetProtocol()),
-			Scope:    kuscia.PortScope(p.GetScope())}
+		return kuscia.ContainerPort{Name: p.GetName(), Port: stored.Port, Protocol: kuscia.PortProtocol(
+			p.GetProtocol()), Scope: kuscia.PortScope(p.GetScope())}
 	})
 	c.EnvFrom = MapSlice(asked.GetEnvFrom(), func(e *kusciapb.EnvFromSource) corev1.EnvFromSource {
 		return envFrom(c.EnvFrom, e)

@@ -27,8 +27,7 @@ func NewSpec(r *kusciapb.CreateServingRequest, read ReadImages) (spec kuscia.Kus
 	spec = kuscia.KusciaDeploymentSpec{Initiator: r.GetInitiator(), InputConfig: r.GetServingInputConfig()}
 	for _, p := range r.GetParties() {
 		spec.Parties = append(spec.Parties, kuscia.Party{DomainID: p.GetDomainId(), AppImageRef: p.GetAppImage(),
-			Role:              p.GetRole(),
-			ServiceNamePrefix: p.GetServiceNamePrefix()})
+			Role: p.GetRole(), ServiceNamePrefix: p.GetServiceNamePrefix()})
 	}
 	if images, err = read(spec.Parties); err != nil {
 		return spec, nil, err
@@ -163,8 +162,7 @@ func containersOf(p kuscia.Party, images Images) ([]string, error) {
 	rows := version.Resources(0)
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("can not get deploy template from appimage %s: it has none for role %q of party %s",
-			p.AppImageRef, p.Role,
-			p.DomainID)
+			p.AppImageRef, p.Role, p.DomainID)
 	}
 	return MapSlice(rows, func(r serving.ResourceRow) string { return r.Container }), nil
 }
@@ -229,8 +227,7 @@ func setContainer(party *kuscia.Party, name string, entry *kusciapb.Resource) er
 		quantity, err := resource.ParseQuantity(field.text)
 		if err != nil {
 			return fmt.Errorf("resource %s %s format is invalid for party domain_id/role %s/%s, %w", field.name,
-				field.text, party.DomainID,
-				party.Role, err)
+				field.text, party.DomainID, party.Role, err)
 		}
 		resources := &container(party, name).Resources
 		list := &resources.Limits

@@ -225,8 +225,7 @@ func Review(request []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the request is not a %s of %s with a request", reviewKind, version)
 	}
 	response := &apiextensionsv1.ConversionResponse{UID: review.Request.UID,
-		Result:           metav1.Status{Status: metav1.StatusSuccess},
-		ConvertedObjects: []runtime.RawExtension{}}
+		Result: metav1.Status{Status: metav1.StatusSuccess}, ConvertedObjects: []runtime.RawExtension{}}
 	for _, raw := range review.Request.Objects {
 		converted, err := convertRaw(raw.Raw, review.Request.DesiredAPIVersion)
 		if err != nil {

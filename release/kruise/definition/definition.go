@@ -311,9 +311,8 @@ func rulesBeta() map[string][]rule {
 // back, all traffic goes to the old pods at once, and there must be enough of them.
 var partitionLimit = rule{"has(self.enableExtraWorkloadForCanary) && self.enableExtraWorkloadForCanary || " +
 	"!has(self.steps) || self.steps.all(s, !has(s.traffic) && (!has(s.matches) || size(s.matches) == 0) || " +
-	"" + share("s") + " <= 50)",
-	"a step with traffic or matches takes at most 50% of the pods, unless enableExtraWorkloadForCanary is true: " +
-		"lower its replicas, or leave traffic and matches out of it", "steps"}
+	share("s") + " <= 50)", "a step with traffic or matches takes at most 50% of the pods, unless " +
+	"enableExtraWorkloadForCanary is true: lower its replicas, or leave traffic and matches out of it", "steps"}
 
 const sameStyle = `has(self.spec.strategy.canary) == has(oldSelf.spec.strategy.canary) &&
 has(self.spec.strategy.blueGreen) == has(oldSelf.spec.strategy.blueGreen) &&

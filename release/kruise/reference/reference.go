@@ -113,6 +113,5 @@ func Refusal(found []Part) string {
 		what, remove = append(what, p.What), append(remove, p.Remove)
 	}
 	return fmt.Sprintf("Kruise Rollouts is installed on this cluster (%s), and two controllers can't release the "+
-		"same workloads. To remove it: %s",
-		strings.Join(what, ", "), strings.Join(remove, "; "))
+		"same workloads. To remove it: %s", strings.Join(what, ", "), strings.Join(remove, "; "))
 }

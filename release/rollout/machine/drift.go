@@ -113,9 +113,8 @@ func (m *Machine) countRestore(o rollout.Observed, pods bool, now time.Time) boo
 		if !pods {
 			what = "make it leave this release's Services and routes alone"
 		}
-		m.s.Trouble = &trouble{Kind: failure.Drift, Pods: pods,
-			Message: fmt.Sprintf("%s for the %dth time at this step (field manager %s): %s", o.Message,
-				m.s.RestoreCount, by, what)}
+		m.s.Trouble = &trouble{Kind: failure.Drift, Pods: pods, Message: fmt.Sprintf(
+			"%s for the %dth time at this step (field manager %s): %s", o.Message, m.s.RestoreCount, by, what)}
 	}
 	return false
 }

@@ -145,8 +145,7 @@ func (m *Machine) retryUnreachable(a Action, f Failure, now time.Time) {
 
 func (m *Machine) unreachableReason() string {
 	return fmt.Sprintf("%s: party %s is unavailable: %s; the rollout continues by itself when the party is back",
-		m.position(), m.s.Status.Party,
-		m.s.Unreachable)
+		m.position(), m.s.Status.Party, m.s.Unreachable)
 }
 
 // awaitOperator is the wait in which an operator has to decide.

@@ -185,9 +185,8 @@ func (m *Machine) canWaitInLeg(a Action, now time.Time) bool {
 
 // mayWaitInLeg is canWaitInLeg without the limit on the time that is left.
 func (m *Machine) mayWaitInLeg(a Action) bool {
-	return a.Kind == ActWait && a.Until != nil &&
-		(a.waitKind == rollout.WaitTraffic || a.waitKind == rollout.WaitTimer &&
-			m.briefPauseAt(m.s.Status.CurrentStepIndex))
+	return a.Kind == ActWait && a.Until != nil && (a.waitKind == rollout.WaitTraffic ||
+		a.waitKind == rollout.WaitTimer && m.briefPauseAt(m.s.Status.CurrentStepIndex))
 }
 
 // Done takes the result of an action that was started at from.

@@ -201,26 +201,22 @@ func (m *Machine) decide(now time.Time) (Action, bool) {
 		return m.awaitRedeclared(), true
 	case m.s.RetryAt != nil && now.Before(*m.s.RetryAt):
 		return Action{Kind: ActWait, Until: m.s.RetryAt, Summary: "wait before the party is retried",
-			waitKind: rollout.WaitParty,
-			reason:   m.unreachableReason()}, true
+			waitKind: rollout.WaitParty, reason: m.unreachableReason()}, true
 	}
 	m.s.RetryAt = nil
 	if m.s.BlockingClaim != "" {
 		return Action{Kind: ActAskHolder, Summary: "check whether the claim's holder is alive",
-			waitKind: rollout.WaitParty,
-			Holder:   &workload.ClaimHolderRequest{Claim: m.s.BlockingClaim},
-			reason: fmt.Sprintf("%s: %s holds a claim that this release needs: checking whether it is still running",
-				m.position(),
-				workload.HolderName(m.setup.Claim, m.s.BlockingClaim))}, true
+			waitKind: rollout.WaitParty, Holder: &workload.ClaimHolderRequest{Claim: m.s.BlockingClaim},
+			reason: fmt.Sprintf("%s: %s holds a claim that this release needs: checking whether it is still "+
+				"running", m.position(), workload.HolderName(m.setup.Claim, m.s.BlockingClaim))}, true
 	}
 	a, ready := m.onStage(now)
 	if !ready || !m.needsGrace(a, now) {
 		return a, ready
 	}
 	return Action{Kind: ActWait, Until: m.s.GraceUntil, Summary: "wait for routes to take effect",
-		waitKind: rollout.WaitTraffic,
-		reason: fmt.Sprintf("%s: waiting until %s for the changed routes to take effect", m.position(),
-			phrase.Time(*m.s.GraceUntil))}, true
+		waitKind: rollout.WaitTraffic, reason: fmt.Sprintf("%s: waiting until %s for the changed routes to take effect",
+			m.position(), phrase.Time(*m.s.GraceUntil))}, true
 }
 
 // needsGrace reports whether an action has to wait until changed routes have taken effect. A rollback that restores the
@@ -305,8 +301,7 @@ func (m *Machine) holdRequest(name string) *rollout.HoldTrafficRequest {
 
 func (m *Machine) subject() rollout.Subject {
 	s := rollout.Subject{Workload: m.setup.Spec.Workload(), Name: m.setup.Spec.Name, UID: m.s.WorkloadUID,
-		Claim:    m.setup.Claim,
-		TakeOver: m.s.TakeOver, DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds}
+		Claim: m.setup.Claim, TakeOver: m.s.TakeOver, DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds}
 	if m.s.Unreachable == "" {
 		s.UnreachableBudgetSeconds = m.setup.UnreachableBudgetSeconds
 	}

@@ -128,14 +128,12 @@ func (m *Machine) move(look bool) Action {
 	step, s := m.step(), m.setup.Spec.Strategy
 	back, native := m.s.Stage == stageRollback, m.native()
 	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style,
-		Replicas: step.Replicas,
-		Change:   m.setup.Spec.Change, Template: m.s.Status.TemplateDigest, OverwriteDrift: m.s.OverwriteDrift,
-		FailureThreshold: s.FailureThreshold,
-		Settle:           !native && (m.pauses() && !m.briefPauseAt(m.s.Status.CurrentStepIndex) || m.stepRoutes()),
-		Native:           native, CanaryMetadata: s.PatchPodTemplateMetadata, Inspect: look, Back: back,
-		Predicted:  m.setup.Predicted,
-		KeepStable: s.Style == strategy.StylePartition && !back && m.s.Pinned != no, ReportStuck: !back && !look &&
-			m.s.StuckPod == ""}
+		Replicas: step.Replicas, Change: m.setup.Spec.Change, Template: m.s.Status.TemplateDigest,
+		OverwriteDrift: m.s.OverwriteDrift, FailureThreshold: s.FailureThreshold, Settle: !native &&
+			(m.pauses() && !m.briefPauseAt(m.s.Status.CurrentStepIndex) || m.stepRoutes()),
+		Native: native, CanaryMetadata: s.PatchPodTemplateMetadata, Inspect: look, Back: back,
+		Predicted: m.setup.Predicted, KeepStable: s.Style == strategy.StylePartition && !back &&
+			m.s.Pinned != no, ReportStuck: !back && !look && m.s.StuckPod == ""}
 	if back {
 		request.From = m.s.RollbackFrom
 	} else if m.declared() {
@@ -153,8 +151,7 @@ func (m *Machine) move(look bool) Action {
 	case back:
 		a.Summary = fmt.Sprintf("%s: pods back, %s", m.stepLabel(), step.Replicas.String())
 		a.reason = fmt.Sprintf("%s of the rollback: waiting for %s of the new pods to be of the stable version again",
-			m.stepLabel(),
-			step.Replicas.String())
+			m.stepLabel(), step.Replicas.String())
 	default:
 		a.Summary = fmt.Sprintf("%s: pods to %s", m.stepLabel(), step.Replicas.String())
 		a.reason = fmt.Sprintf("%s: waiting for %s of the pods to be of the new version and ready", m.stepLabel(),
@@ -195,9 +192,8 @@ const maxBriefPause = 15 * time.Second
 func (m *Machine) briefPauseAt(n int) bool {
 	st := m.setup.Spec.Strategy
 	p := st.Steps[n-1].PauseSeconds
-	return !m.singleActionLegs() && m.s.Stage == stageSteps && st.Style == strategy.StylePartition && !st.HasTraffic() &&
-		p != nil && *p > 0 &&
-		time.Duration(*p)*time.Second <= maxBriefPause
+	return !m.singleActionLegs() && m.s.Stage == stageSteps && st.Style == strategy.StylePartition &&
+		!st.HasTraffic() && p != nil && *p > 0 && time.Duration(*p)*time.Second <= maxBriefPause
 }
 
 // native reports whether the workload's own controller may replace all remaining pods from here, because no
@@ -272,11 +268,9 @@ func (m *Machine) sharedRoute(action rollout.RouteAction, summary string) Action
 		subject.TakeOver = former // an earlier build wrote the claim without an engine
 	}
 	return Action{Kind: ActRoute, shared: true, Summary: summary, waitKind: rollout.WaitTraffic,
-		reason: m.position() + ": " + summary,
-		Route: &rollout.RouteRequest{Subject: subject, Action: action, Routings: shared.Routings,
-			Traffic:    shared.Traffic,
-			StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.overwrites(),
-			Declared: m.declared()}}
+		reason: m.position() + ": " + summary, Route: &rollout.RouteRequest{Subject: subject, Action: action,
+			Routings: shared.Routings, Traffic: shared.Traffic, StableHash: m.s.StableHash,
+			CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.overwrites(), Declared: m.declared()}}
 }
 
 // finalMoves returns the finalising table that applies now.
@@ -368,8 +362,7 @@ func (m *Machine) joinRequest(name string) Action {
 	request := m.holdRequest(name)
 	request.DeadlineSeconds = m.setup.Spec.Policy.StepDeadlineSeconds
 	return Action{Kind: ActJoinTraffic, Hold: request, Summary: "join TrafficRouting " + name,
-		waitKind: rollout.WaitTraffic,
-		reason:   m.position() + ": joining TrafficRouting " + name}
+		waitKind: rollout.WaitTraffic, reason: m.position() + ": joining TrafficRouting " + name}
 }
 
 // leave returns the next action of leaving the shared TrafficRouting. The last holder restores its routes.

@@ -157,9 +157,8 @@ func (m *Machine) pauseStep(now time.Time) (Action, bool) {
 	}
 	if now.Before(*m.s.PauseUntil) {
 		return Action{Kind: ActWait, Until: m.s.PauseUntil, Summary: fmt.Sprintf("pause of %s", m.stepLabel()),
-			waitKind: rollout.WaitTimer,
-			reason: fmt.Sprintf("%s pauses until %s, then it continues by itself", m.stepLabel(),
-				phrase.Time(*m.s.PauseUntil))}, true
+			waitKind: rollout.WaitTimer, reason: fmt.Sprintf("%s pauses until %s, then it continues by itself",
+				m.stepLabel(), phrase.Time(*m.s.PauseUntil))}, true
 	}
 	m.note(rollout.Command{Verb: verbElapsed, Actor: "timer", Via: "policy"}, audit.Accepted,
 		fmt.Sprintf("the pause of %s, %s, has elapsed: the rollout continues", m.stepLabel(),
@@ -179,9 +178,8 @@ func (m *Machine) skipsPauseAt(n int) bool {
 
 func (m *Machine) awaitApproval(now time.Time) (Action, bool) {
 	if m.s.ApprovalExpired {
-		return Action{Kind: ActWait, waitKind: rollout.WaitResume,
-			reason: m.stepLabel() + ": not approved in time; resume waits for an approval again, rollback or stop " +
-				"ends it"}, true
+		return Action{Kind: ActWait, waitKind: rollout.WaitResume, reason: m.stepLabel() +
+			": not approved in time; resume waits for an approval again, rollback or stop ends it"}, true
 	}
 	seconds := m.setup.Spec.Policy.ApprovalExpiresSeconds
 	if seconds > 0 && m.s.ApprovalExpiresAt == nil {
@@ -196,8 +194,7 @@ func (m *Machine) awaitApproval(now time.Time) (Action, bool) {
 		why += ", until " + phrase.Time(*m.s.ApprovalExpiresAt)
 	}
 	return Action{Kind: ActWait, Until: m.s.ApprovalExpiresAt, Summary: fmt.Sprintf("approval of %s", m.stepLabel()),
-		waitKind: rollout.WaitApproval,
-		reason:   why}, true
+		waitKind: rollout.WaitApproval, reason: why}, true
 }
 
 // expire applies policy.onExpiry.

@@ -36,8 +36,7 @@ func (m *Machine) stop(c rollout.Command, now time.Time) (done, refusal string) 
 func (m *Machine) abandon(c rollout.Command, t *trouble) (done, refusal string) {
 	if c.To == rollout.StopToStable || c.To == rollout.StopToNew {
 		return "", fmt.Sprintf("%s: it cannot be stopped to %s, since this release has lost the workload; stop to "+
-			"frozen abandons it", t.Message,
-			c.To)
+			"frozen abandons it", t.Message, c.To)
 	}
 	m.s.LastMessage, m.s.Ending = t.Message, rollout.EndFrozen
 	m.s.clearForTurn()

@@ -182,8 +182,7 @@ func stepStatuses(steps []strategy.Step) []rollout.StepStatus {
 	statuses := make([]rollout.StepStatus, len(steps))
 	for i, step := range steps {
 		s := rollout.StepStatus{Index: i + 1, Replicas: step.Replicas, Matches: step.Matches,
-			RequestHeaderModifier: step.RequestHeaderModifier,
-			Pause:                 "approval", State: stepPending}
+			RequestHeaderModifier: step.RequestHeaderModifier, Pause: "approval", State: stepPending}
 		if step.Traffic != nil {
 			s.Traffic = fmt.Sprintf("%d%%", *step.Traffic)
 		}

@@ -71,8 +71,7 @@ func (m *Machine) awaitWindow(now time.Time) (Action, bool) {
 		return m.halt("it waits for a release window"), true
 	}
 	return Action{Kind: ActWait, Until: o.Until, Summary: "wait until a release window opens",
-		waitKind: rollout.WaitWindow,
-		reason:   m.position() + ": nothing begins: " + o.Reason}, true
+		waitKind: rollout.WaitWindow, reason: m.position() + ": nothing begins: " + o.Reason}, true
 }
 
 // recordWindow records an answer about the policy's times.

@@ -26,8 +26,7 @@ func RefusalReason(tech Technique, s rollout.Subject, seen Observed) string {
 			seen.SavedProblem)
 	case seen.Busy != "":
 		return fmt.Sprintf("%s: an unfinished START, STOP or RESTART has left borrowed settings on it: run that "+
-			"operation again to restore them",
-			s.Workload)
+			"operation again to restore them", s.Workload)
 	case seen.Repairer != "":
 		return rollout.UnderRepair(s.Workload.String(), seen.Repairer).Message
 	case seen.Replicas == 0:
@@ -53,8 +52,7 @@ func UnsettledReason(tech Technique, s rollout.Subject, seen Observed) string {
 		return fmt.Sprintf("%s: its controller has not processed its last change yet", s.Workload)
 	case seen.Updated < seen.Replicas || seen.Total > seen.Updated:
 		return fmt.Sprintf("%s is still being updated: %d of %d pods are of its newest template, %d in all", s.Workload,
-			seen.Updated,
-			seen.Replicas, seen.Total)
+			seen.Updated, seen.Replicas, seen.Total)
 	case !known:
 		return fmt.Sprintf("%s: its controller has not recorded the revision that it runs yet", s.Workload)
 	}
@@ -74,8 +72,7 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 		return failf(failure.Refused, "%s", RefusalReason(tech, s, seen))
 	case seen.Claim == s.Claim && seen.Saved == nil:
 		return failf(failure.ClaimLost, "%s: another client removed the annotation %s: check its template and update "+
-			"settings manually", s.Workload,
-			workload.AnnotationRollout)
+			"settings manually", s.Workload, workload.AnnotationRollout)
 	case seen.Claim == s.Claim:
 		d := answerBegin(req, seen, *seen.Saved)
 		d.Begun.TemplateWritten = d.Begun.Adopted == nil && templatePlaced(tech, s, seen)
@@ -208,8 +205,7 @@ func answerBegin(req rollout.BeginRequest, seen Observed, saved rollout.Saved) N
 		Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
 		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings,
-			NoCanary:       saved.DisableGenerateCanaryService,
-			TrafficRouting: saved.TrafficRouting}
+			NoCanary: saved.DisableGenerateCanaryService, TrafficRouting: saved.TrafficRouting}
 		result.Message = fmt.Sprintf("the unfinished rollout %s was adopted: it is finalised first", saved.Name)
 	}
 	return doneBegin(result, seen)
@@ -335,9 +331,8 @@ func finishOwnUpdate(req rollout.BeginRequest, seen Observed) (NextAction, bool)
 		seen.Template != seen.Declared || len(seen.Held) == 0 {
 		return NextAction{}, false
 	}
-	w := &workload.Write{Step: "settle", OnlyIfUnchanged: true,
-		Template: &workload.Template{Revision: newest.Name}, KeepTemplate: rollout.AnnotationNext,
-		Remove: []string{gate.AnnotationHeld}}
+	w := &workload.Write{Step: "settle", OnlyIfUnchanged: true, Template: &workload.Template{Revision: newest.Name},
+		KeepTemplate: rollout.AnnotationNext, Remove: []string{gate.AnnotationHeld}}
 	for _, pointer := range slices.Sorted(maps.Keys(seen.Held)) {
 		w.Settings = append(w.Settings, workload.Setting{Path: pointer, Value: seen.Held[pointer]})
 	}
@@ -353,8 +348,7 @@ func declaredRefusalReason(s rollout.Subject, seen Observed) string {
 			s.Workload, seen.HeldProblem)
 	case seen.Recalled != nil && (len(seen.Held) > 0 || seen.Next != ""):
 		return fmt.Sprintf("%s: a change of its pod template is held until its own release begins: wait for that "+
-			"release and roll it back, or set the "+
-			"template back first", s.Workload)
+			"release and roll it back, or set the "+"template back first", s.Workload)
 	case seen.Recalled != nil && !kept:
 		return NotKeptReason(s.Workload, seen)
 	case seen.Recalled == nil && seen.Template != seen.Declared && seen.Next != seen.Declared:

@@ -92,8 +92,7 @@ func BudgetNotice(w catalog.Workload, seen Observed, b workload.Budget) string {
 	switch {
 	case b.Allowed == 0:
 		return fmt.Sprintf("%s: PodDisruptionBudget %s lets none of its pods go now: each step waits until it does, "+
-			"and fails at its deadline",
-			w, b.Name)
+			"and fails at its deadline", w, b.Name)
 	case b.Allowed < own:
 		return fmt.Sprintf("%s: PodDisruptionBudget %s lets %d of its pods go at a time, fewer than its "+
 			"maxUnavailable (%d)", w, b.Name, b.Allowed, own)

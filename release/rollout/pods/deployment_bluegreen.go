@@ -60,8 +60,7 @@ func (deploymentBlueGreen) original(saved rollout.Saved) rollout.OriginalStrateg
 		own = rollingUpdateOf(json.RawMessage(`{"rollingUpdate":{}}`))
 	}
 	return rollout.OriginalStrategy{MaxUnavailable: own.MaxUnavailable, MaxSurge: own.MaxSurge,
-		MinReadySeconds:         savedNumber(saved, pathMinReadySeconds, 0),
-		ProgressDeadlineSeconds: &deadline}
+		MinReadySeconds: savedNumber(saved, pathMinReadySeconds, 0), ProgressDeadlineSeconds: &deadline}
 }
 
 // savedNumber returns the number that a field had, or the default if it was absent.

@@ -215,10 +215,9 @@ func (m *move) recordNewAutoscalers() (NextAction, bool) {
 	if len(saved.Autoscalers) == len(m.seen.Saved.Autoscalers) {
 		return NextAction{}, false
 	}
-	return set("record an autoscaler that another client has added",
-		&workload.Write{Step: "autoscaler", ExpectedClaim: m.req.Claim,
-			Annotations: map[string]string{workload.AnnotationRollout: saved.String(),
-				rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}}), true
+	return set("record an autoscaler that another client has added", &workload.Write{Step: "autoscaler",
+		ExpectedClaim: m.req.Claim, Annotations: map[string]string{workload.AnnotationRollout: saved.String(),
+			rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}}), true
 }
 
 // pinAutoscaler pins an autoscaler of a blue-green workload before the first pod starts, and again after another client
@@ -326,8 +325,7 @@ func stableWhileEmpty(seen Observed) NextAction {
 		rest.Settings = seen.Rest.Settings
 	}
 	return set("set the stable template while it has no pods: otherwise its next pods would all be new",
-		&workload.Write{Step: "empty",
-			Template: &workload.Template{Revision: seen.Saved.Stable}, KeepTemplate: keep,
+		&workload.Write{Step: "empty", Template: &workload.Template{Revision: seen.Saved.Stable}, KeepTemplate: keep,
 			Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}})
 }
 
@@ -385,9 +383,8 @@ func (m *move) halt() NextAction {
 // halted.
 func (m *move) rescaleExtra() (NextAction, bool) {
 	e := m.seen.Extra
-	if !m.tech.usesExtraWorkload() || e == nil || e.Deleting ||
-		e.CanaryOf != strategy.CanaryOf(m.req.Workload.WorkloadRef.Name) ||
-		e.Replicas >= min(e.RecordedSize, m.task.Size) {
+	if !m.tech.usesExtraWorkload() || e == nil || e.Deleting || e.CanaryOf != strategy.CanaryOf(
+		m.req.Workload.WorkloadRef.Name) || e.Replicas >= min(e.RecordedSize, m.task.Size) {
 		return NextAction{}, false
 	}
 	size := min(e.RecordedSize, m.task.Size) // any client may edit the recorded size

@@ -83,8 +83,7 @@ func set(reason string, w *workload.Write) NextAction {
 }
 
 func remove(list []workload.Pod, format string, args ...any) NextAction {
-	return next(workload.NextAction{Action: workload.ActDelete, Delete: list,
-		Reason: fmt.Sprintf(format, args...)})
+	return next(workload.NextAction{Action: workload.ActDelete, Delete: list, Reason: fmt.Sprintf(format, args...)})
 }
 
 func changeExtra(change ExtraChange, format string, args ...any) NextAction {
@@ -111,8 +110,7 @@ func failDrift(s rollout.Subject, what string) NextAction {
 // failEditConflict fails because another client keeps changing the fields that move the pods.
 func failEditConflict(s rollout.Subject, d EditConflict) NextAction {
 	return failf(failure.Drift, "%s: another client has changed %s for the %dth time while its pods move (field "+
-		"manager %s): "+
-		"stop it from writing these fields", s.Workload, d.Fields, d.Times, cmp.Or(d.By, "unknown"))
+		"manager %s): "+"stop it from writing these fields", s.Workload, d.Fields, d.Times, cmp.Or(d.By, "unknown"))
 }
 
 // nothingToDo ends a Finish that has nothing to do.
@@ -138,17 +136,15 @@ func checkClaim(s rollout.Subject, seen Observed) (NextAction, bool) {
 			true
 	case s.UID != "" && seen.UID != "" && seen.UID != s.UID:
 		return failf(failure.Gone, "%s was deleted by another client, and another of the same name exists now: "+
-			"nothing is done to that one",
-			s.Workload), true
+			"nothing is done to that one", s.Workload), true
 	case seen.Claim == s.Claim && seen.SavedProblem != "":
 		return failf(failure.Refused, "%s: the annotation %s cannot be read (%s): repair it manually, or restore the "+
 			"workload as the annotation %s describes",
 			s.Workload, workload.AnnotationRollout, seen.SavedProblem, rollout.AnnotationRecover), true
 	case seen.Claim == s.Claim && seen.Saved == nil:
-		return failf(failure.ClaimLost,
-			"%s: another client removed the annotation %s, so what was borrowed is unknown: check its template and "+
-				"update settings manually",
-			s.Workload, workload.AnnotationRollout), true
+		return failf(failure.ClaimLost, "%s: another client removed the annotation %s, so what was borrowed is "+
+				"unknown: check its template and "+"update settings manually", s.Workload, workload.AnnotationRollout),
+			true
 	case seen.Repairer != "" && (seen.Claim == s.Claim || s.TakeOver != "" && seen.Claim == s.TakeOver):
 		return next(workload.Fail(rollout.UnderRepair(s.Workload.String(), seen.Repairer))), true
 	case seen.Claim == s.Claim:
@@ -157,9 +153,8 @@ func checkClaim(s rollout.Subject, seen Observed) (NextAction, bool) {
 		return takeOver(s, seen), true
 	}
 	return failf(failure.ClaimLost, "%s: another client removed this rollout's claim (annotation %s): %s. Nothing "+
-		"more is done to it; "+
-		"check its template and update settings manually", s.Workload, workload.AnnotationClaimedBy,
-		workload.CurrentHolder(s.Claim, seen.Claim)), true
+		"more is done to it; "+"check its template and update settings manually", s.Workload,
+		workload.AnnotationClaimedBy, workload.CurrentHolder(s.Claim, seen.Claim)), true
 }
 
 // takeOver replaces another release's claim by this one's; what was saved stays.

@@ -278,16 +278,14 @@ func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 	}
 	update := withFields(seen.savedSetting(pathUpdateStrategy),
 		map[string]any{"/partition": 0, "/maxSurge": surge, "/maxUnavailable": 0})
-	w := t.write("grow", seen.settingsToWrite(workload.Setting{Path: pathUpdateStrategy, Value: update},
-		minReadyGate))
+	w := t.write("grow", seen.settingsToWrite(workload.Setting{Path: pathUpdateStrategy, Value: update}, minReadyGate))
 	switch {
 	case empty(w):
 		return wait("")
 	case len(w.Settings) > 0 && t.Placed && t.Total > 0 && t.Total+t.Target > t.Size:
 		return failf(failure.Refused, "%s: with %d of %d pods new, a CloneSet does not surge to %d, only to %d: a "+
-			"blue-green of a CloneSet "+
-			"grows beyond a half only in its first step. Roll back, then begin with a step of that size",
-			t.Request.Workload, t.Total, t.Size, t.Target, max(t.Size-t.Total, t.Total))
+			"blue-green of a CloneSet "+"grows beyond a half only in its first step. Roll back, then begin with a "+
+			"step of that size", t.Request.Workload, t.Total, t.Size, t.Target, max(t.Size-t.Total, t.Total))
 	}
 	return set(fmt.Sprintf("bring up %d new pods next to the others", t.Target), w)
 }
@@ -307,8 +305,7 @@ func (cloneSetBlueGreen) original(saved rollout.Saved) rollout.OriginalStrategy 
 	own := parseStrategy(saved.Settings[pathUpdateStrategy])
 	share, none := intstr.FromString("20%"), intstr.FromString("0%")
 	return rollout.OriginalStrategy{MaxUnavailable: cmp.Or(own.MaxUnavailable, &share),
-		MaxSurge:        cmp.Or(own.MaxSurge, &none),
-		MinReadySeconds: savedNumber(saved, pathMinReadySeconds, 0)}
+		MaxSurge: cmp.Or(own.MaxSurge, &none), MinReadySeconds: savedNumber(saved, pathMinReadySeconds, 0)}
 }
 
 // StepRefusal returns which step a workload of this size cannot make, and why; "" if it can make all of them.

@@ -252,9 +252,8 @@ var namedLists = []string{"containers", "initContainers", "env", "volumes", "vol
 // publicFields are the fields whose values may be shown, with everything below them. Values of other fields, such as
 // the environment, commands and probes, may be secret.
 var publicFields = []string{"image", "imagePullPolicy", "resources", "ports", "labels", "nodeSelector",
-	"securityContext", "serviceAccountName", "mountPath",
-	"subPath", "readOnly", "restartPolicy", "terminationGracePeriodSeconds", "hostNetwork", "dnsPolicy",
-	"schedulerName", "priorityClassName"}
+	"securityContext", "serviceAccountName", "mountPath", "subPath", "readOnly", "restartPolicy",
+	"terminationGracePeriodSeconds", "hostNetwork", "dnsPolicy", "schedulerName", "priorityClassName"}
 
 // publicAnnotations are the annotations whose values may be shown.
 var publicAnnotations = append([]string{source.AnnotationPackage, source.AnnotationDeployed}, restartStamps...)

@@ -190,9 +190,8 @@ type document struct {
 
 // metadataKeys are the keys of an object's metadata, as kubectl prints them.
 var metadataKeys = []string{"name", "namespace", "annotations", "labels", "creationTimestamp",
-	"deletionGracePeriodSeconds",
-	"deletionTimestamp", "finalizers", "generateName", "generation", "managedFields", "ownerReferences",
-	"resourceVersion", "selfLink", "uid"}
+	"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName", "generation", "managedFields",
+	"ownerReferences", "resourceVersion", "selfLink", "uid"}
 
 // Metadata reads an object's namespace, name and annotations, and ignores the other fields that the API server keeps
 // there.
@@ -301,8 +300,7 @@ func (r *Reader) readAnnotations(d *document, a Annotations) {
 		default:
 			if strings.HasPrefix(key, documentGroup) && !r.stored {
 				r.Refuse(a.path(key), "is not a known annotation of a Rollout: known are %s%s",
-					strings.Join(knownAnnotations, ", "),
-					strictyaml.DidYouMean(key, knownAnnotations))
+					strings.Join(knownAnnotations, ", "), strictyaml.DidYouMean(key, knownAnnotations))
 			}
 		}
 	}
@@ -345,8 +343,7 @@ func (r *Reader) rollingStyle(d *document, a Annotations) {
 			r.Refuse(a.path(key), "is %s, but %s is %s: keep one", style, annotationRollingStyle, previous)
 		case d.body != "" && !d.legacy && style != d.Style:
 			r.Refuse(a.path(key), "is %s, but the strategy asks for %s: v1beta1 uses enableExtraWorkloadForCanary "+
-				"instead, so leave the annotation out",
-				style, d.Style)
+				"instead, so leave the annotation out", style, d.Style)
 		case d.legacy && d.body != "":
 			d.Style, d.extraField = style, a.path(key)
 		}
@@ -374,8 +371,7 @@ func DecodeObject(object []byte) (Spec, []string, Errors) {
 		return Spec{}, nil, wrong
 	}
 	return Spec{Party: catalog.DefaultParty, Namespace: d.namespace, Name: d.name, WorkloadRef: d.ref,
-		Strategy: d.Strategy, Policy: policy,
-		RolloutID: d.rolloutID}, r.Warnings(), found.Sorted()
+		Strategy: d.Strategy, Policy: policy, RolloutID: d.rolloutID}, r.Warnings(), found.Sorted()
 }
 
 // objectPolicy reads the policy of an object from its annotation. The fields of its errors begin with the annotation's

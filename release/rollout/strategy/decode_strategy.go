@@ -162,14 +162,12 @@ const maxRollbackWindow = 1000
 // policy reads the policy with its defaults. batches is the value of rollbackInBatches; nil if absent.
 func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 	p = Policy{StepDeadlineSeconds: DefaultStepDeadlineSeconds, SettleSeconds: DefaultSettleSeconds,
-		OnFailure: OnFailurePause,
-		OnExpiry:  OnFailurePause}
+		OnFailure: OnFailurePause, OnExpiry: OnFailurePause}
 	if !v.Present() {
 		return p, nil
 	}
 	m := v.Mapping(append([]string{"stepDeadlineSeconds", "settleSeconds", "onFailure", "approvals",
-		"rollbackInBatches", "rollbackWindow",
-		"analysis"}, window.Keys...)...)
+		"rollbackInBatches", "rollbackWindow", "analysis"}, window.Keys...)...)
 	p.Times = window.Read(m)
 	p.CheckTimes(v.Path(), r.found)
 	readInteger(m.Field("stepDeadlineSeconds"), &p.StepDeadlineSeconds, 1, maxStepDeadlineSeconds)
@@ -231,8 +229,7 @@ func (r *Reader) policyOf(d *document, v strictyaml.Value) Policy {
 	p.RollbackInBatches = batches != nil && *batches
 	if p.RollbackInBatches && d.body != "" && d.Style != StylePartition {
 		r.Refuse(field, "is for rollouts that replace pods in place: with %s every old pod still exists, and a "+
-			"rollback only moves "+
-			"the traffic; leave it out", map[Style]string{StyleCanary: "an extra workload",
+			"rollback only moves "+"the traffic; leave it out", map[Style]string{StyleCanary: "an extra workload",
 			StyleBlueGreen: "blue-green"}[d.Style])
 	}
 	return p

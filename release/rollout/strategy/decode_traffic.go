@@ -70,8 +70,7 @@ func (r *Reader) refuseRepeatedHeader(field, name string, named map[string]strin
 func (r *Reader) checkHeaderName(v strictyaml.Value, name string) {
 	if !r.checkText(v, name, maxNameLength) && !headerName.MatchString(name) {
 		r.Refuse(v.Path(), "%s is not a header name: use only letters, digits and the characters ! # $ %% & ' * + - "+
-			". ^ _ ` | ~",
-			strictyaml.Quote(name))
+			". ^ _ ` | ~", strictyaml.Quote(name))
 	}
 }
 
@@ -194,8 +193,7 @@ func (r *Reader) ingress(v strictyaml.Value) *IngressRef {
 	if ref.Name = r.name(m, "name", validation.IsDNS1123Subdomain); len(
 		ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix) {
 		r.Refuse(m.Field("name").Path(), "is too long: the name of its canary, with %q, has at most %d characters",
-			CanarySuffix,
-			validation.DNS1123SubdomainMaxLength)
+			CanarySuffix, validation.DNS1123SubdomainMaxLength)
 	}
 	return ref
 }

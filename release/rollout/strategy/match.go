@@ -18,9 +18,8 @@ func (r *Reader) Matches(v strictyaml.Value) []Match {
 		match.Headers = r.valueMatches(m.Optional("headers"), "header", maxValueLength)
 		match.QueryParams = r.valueMatches(m.Optional("queryParams"), "query parameter", maxQueryLength)
 		if match.Path == nil && len(match.Headers) == 0 && len(match.QueryParams) == 0 {
-			r.Refuse(entry.Path(),
-				"matches every request, so that all of them would go to the new version: add a path, headers or "+
-					"queryParams")
+			r.Refuse(entry.Path(), "matches every request, so that all of them would go to the new version: add a "+
+				"path, headers or "+"queryParams")
 		}
 		return match
 	})
@@ -59,8 +58,7 @@ func (r *Reader) valueMatches(v strictyaml.Value, what string, longest int) []Va
 			}
 			r.checkValue(m.Field("value"), match.Type, match.Value, longest)
 			if earlier, taken := first[name]; taken && name != "" {
-				r.Refuse(entry.Path(),
-					"repeats the %s %s of entry %d: all entries have to match, so list each once",
+				r.Refuse(entry.Path(), "repeats the %s %s of entry %d: all entries have to match, so list each once",
 					what, strictyaml.Quote(match.Name), earlier)
 			} else {
 				first[name] = i

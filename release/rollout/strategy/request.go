@@ -39,8 +39,7 @@ const (
 )
 
 var requestKeys = []string{"party", "namespace", "name", "workloadRef", "strategy", "policy", "rollout", "images",
-	"templatePatch",
-	"rolloutId", "supersede", "actor", "reason", "key"}
+	"templatePatch", "rolloutId", "supersede", "actor", "reason", "key"}
 
 // DecodeRequest reads the body of POST /api/v1/rollouts from YAML or JSON, strictly: it returns every error at once,
 // each with its field and line, and fills in defaults. If there are errors, the Request is meaningless.
@@ -215,8 +214,7 @@ type ServiceRollout struct {
 // Spec returns the rollout of one workload of the service. It has the workload's name.
 func (o ServiceRollout) Spec(w catalog.Workload, change Change) Spec {
 	return Spec{Party: w.PartyOrDefault(), Namespace: w.Namespace, Name: w.WorkloadRef.Name, WorkloadRef: w.WorkloadRef,
-		Strategy: o.Strategy,
-		Policy:   o.Policy, Change: change}
+		Strategy: o.Strategy, Policy: o.Policy, Change: change}
 }
 
 // DecodeService reads a service as catalog.Decode does, and its strategy and policy by the rules of a rollout.

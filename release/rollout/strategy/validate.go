@@ -30,8 +30,7 @@ func (r *Reader) check(d *draft, refs ...catalog.WorkloadRef) {
 	r.checkTrafficSource(d)
 	if d.PatchPodTemplateMetadata != nil && d.Style != StyleCanary {
 		r.refuseUnlessStored(strictyaml.Join(d.body, "patchPodTemplateMetadata"),
-			"needs the extra workload, whose pods it is for: %s",
-			d.orExtraWorkload("leave it out"))
+			"needs the extra workload, whose pods it is for: %s", d.orExtraWorkload("leave it out"))
 		d.PatchPodTemplateMetadata = nil
 	}
 	if len(d.Steps) == 0 || d.Style == StyleBlueGreen { // its last step waits for an approval
@@ -82,9 +81,8 @@ func (r *Reader) refuseUnroutableWeights(d *draft) {
 			if step.Traffic != nil && len(step.Matches) == 0 {
 				r.Refuse(d.stepField(i, d.shareKey()),
 					"cannot be done with disableGenerateCanaryService: Ingress and HTTPRoute send a share to a "+
-						"Service, and "+
-						"Service %s selects both versions; leave disableGenerateCanaryService out, or route by "+
-						"customNetworkRefs", routing.Service)
+						"Service, and "+"Service %s selects both versions; leave disableGenerateCanaryService out, "+
+						"or route by "+"customNetworkRefs", routing.Service)
 			}
 		}
 		return
@@ -243,9 +241,8 @@ func (r *Reader) checkPartitionShare(d *draft, i int) {
 		return
 	}
 	r.Refuse(d.stepField(i, "replicas"), "is %s in a step that routes traffic: while pods are replaced in place, at "+
-		"most %d%% of them may "+
-		"be new as long as "+
-		"the stable ones have a share of the traffic to serve; %s", step.Replicas.StrVal, partitionPercentLimit,
+		"most %d%% of them may "+"be new as long as "+"the stable ones have a share of the traffic to serve; %s",
+		step.Replicas.StrVal, partitionPercentLimit,
 		d.orExtraWorkload("lower it, leave out the step's traffic, or give a number of pods"))
 }
 
@@ -315,8 +312,7 @@ func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
 	}
 	if len(versions) > 0 {
 		r.Refuse(field, "%s of %s cannot be rolled out: write apiVersion: %s", ref.Kind,
-			strictyaml.Quote(ref.APIVersion),
-			strings.Join(versions, " or "))
+			strictyaml.Quote(ref.APIVersion), strings.Join(versions, " or "))
 		return
 	}
 	r.Refuse(field, "%s of %s cannot be rolled out: %s can%s", strictyaml.Quote(ref.Kind),
@@ -334,9 +330,8 @@ func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
 			CanarySuffix)
 	case supported:
 	case d.Style == StyleCanary:
-		r.Refuse(cmp.Or(d.extraField, d.body),
-			"the extra workload exists for Deployments only, not for a %s: leave it out, and the pods are replaced "+
-				"in place, step by step", ref.Kind)
+		r.Refuse(cmp.Or(d.extraField, d.body), "the extra workload exists for Deployments only, not for a %s: leave "+
+			"it out, and the pods are replaced "+"in place, step by step", ref.Kind)
 	default:
 		r.Refuse(d.body,
 			"blue-green exists for %s only, not for a %s: use canary, and the pods are replaced in place, step by step",

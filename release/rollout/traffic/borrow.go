@@ -120,8 +120,7 @@ func ReadBorrowed(name string, live Object, borrowable Borrowable) (Borrowed, er
 		by, _ := fieldmanager.LastOther(&unstructured.Unstructured{Object: live},
 			jsonpatch.Annotation(rollout.AnnotationRestore))
 		return b, failure.New(failure.Drift, "%s: its annotation %s has been changed by %s and is not followed (%v): "+
-			"restore its previous value",
-			name, rollout.AnnotationRestore, cmp.Or(by, "another client"), err)
+			"restore its previous value", name, rollout.AnnotationRestore, cmp.Or(by, "another client"), err)
 	}
 	b.undo, b.hasSaved = undo, true
 	return b, nil
@@ -368,8 +367,7 @@ func (c Created) Foreign() bool {
 func (c Created) CheckClaim(h Claimant) error {
 	if c.Foreign() {
 		return failure.New(failure.Refused, "%s exists already, and no release has created it: delete or rename it, "+
-			"since a release creates "+
-			"one of that name", c.name)
+			"since a release creates "+"one of that name", c.name)
 	}
 	return h.CheckClaim(c.name, c.Holder())
 }

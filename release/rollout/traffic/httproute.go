@@ -71,8 +71,7 @@ func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([
 			pair.Stable)
 	case len(asks.Matches) > 0 && !r.matched:
 		return nil, refuse("%s has no rule for Service %s that a request of the step's matches could meet: ask for a "+
-			"path that one of its "+
-			"rules takes", name, pair.Stable)
+			"path that one of its "+"rules takes", name, pair.Stable)
 	}
 	return out, r.limits(out)
 }
@@ -93,9 +92,8 @@ func (r *routeWriter) backend(rule Object, service string) int {
 }
 
 func (r *routeWriter) isService(ref Object, service string) bool {
-	return DigString(ref, "name") == service && DigString(ref, "group") == "" &&
-		cmp.Or(DigString(ref, "kind"), "Service") == "Service" &&
-		cmp.Or(DigString(ref, "namespace"), r.namespace) == r.namespace
+	return DigString(ref, "name") == service && DigString(ref, "group") == "" && cmp.Or(DigString(ref, "kind"),
+		"Service") == "Service" && cmp.Or(DigString(ref, "namespace"), r.namespace) == r.namespace
 }
 
 // byWeight divides the part of each backend that is the stable Service between it and the canary. The parts of all
@@ -105,8 +103,7 @@ func (r *routeWriter) byWeight(rule Object) ([]any, error) {
 		return []any{rule}, nil // the only Service has everything: every blue-green ends so
 	} else if plain {
 		return nil, refuse("%s: without a canary Service a weight changes nothing but the headers, and the step asks "+
-			"for no header: use "+
-			"matches or requestHeaderModifier", r.name)
+			"for no header: use "+"matches or requestHeaderModifier", r.name)
 	}
 	w := int64(*r.asks.Weight)
 	var refs []any
@@ -175,8 +172,7 @@ func gcd(a, b int64) int64 {
 func (r *routeWriter) limits(rules []any) error {
 	if len(rules) > maxRules {
 		return refuse("%s would have %d rules, the most is %d: merge rules of it, or ask by weight instead of matches",
-			r.name, len(rules),
-			maxRules)
+			r.name, len(rules), maxRules)
 	}
 	all := 0
 	for _, rule := range objectsOf(rules) {

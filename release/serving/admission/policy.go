@@ -61,8 +61,7 @@ func refusal(object string, broken []string, change string) error {
 		return nil
 	}
 	return failure.New(failure.Refused, "the party's policy refuses %s: %s. %s, or ask the party to change its policy",
-		object,
-		strings.Join(broken, "; "), change)
+		object, strings.Join(broken, "; "), change)
 }
 
 // violations returns the rules that a container violates, as one clause each.
@@ -301,8 +300,7 @@ func podPrivileges(pod corev1.PodSpec) (requested fields) {
 
 func privilegesOfPod(sc *corev1.PodSecurityContext) fields {
 	requested := privileges(&corev1.SecurityContext{SELinuxOptions: sc.SELinuxOptions,
-		SeccompProfile:  sc.SeccompProfile,
-		AppArmorProfile: sc.AppArmorProfile})
+		SeccompProfile: sc.SeccompProfile, AppArmorProfile: sc.AppArmorProfile})
 	requested.add(len(sc.Sysctls) > 0, "securityContext.sysctls is set")
 	requested.add(isHostProcess(sc.WindowsOptions), "securityContext.windowsOptions.hostProcess is true")
 	return requested
@@ -364,6 +362,5 @@ func CheckInvitation(namespace *corev1.Namespace) error {
 	}
 	return failure.New(failure.Refused, "namespace %[1]s does not take servings: %[2]s. To invite servings, run "+
 		"`kubectl label namespace %[1]s %[3]s=%[4]s%[5]s`, then send the serving again", namespace.Name, lacks,
-		LabelServings, ServingsAllowed,
-		overwrite)
+		LabelServings, ServingsAllowed, overwrite)
 }

@@ -48,9 +48,8 @@ func replacePaths(text string) (string, map[string]path, error) {
 	return cut, paths, problem
 }
 
-var errPath = errors.New(
-	"is not understood: write {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value]}}} or " +
-		"{{{.NAME.list[.OTHER.field]}}}")
+var errPath = errors.New("is not understood: write {{{.NAME.field}}}, {{{.NAME.list[0]}}}, " +
+	"{{{.NAME.list[key=value]}}} or {{{.NAME.list[.OTHER.field]}}}")
 
 // stepForm matches one step of a path: a field, the path of an index, a key with its value, or an index.
 var stepForm = regexp.MustCompile(`^(?:\.([^.\[\]]+)|\[(?:(\.[^\[\]]+)|([^\[\]=]+)=([^\[\]]*)|(\+?[0-9]+))\])`)

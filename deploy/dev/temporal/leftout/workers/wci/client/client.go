@@ -38,8 +38,7 @@ var errLeftOut = serviceerror.NewUnimplemented("the local Temporal server has no
 // DescribeWorkerControllerInstance answers NotFound, as the server does for a deployment without a compute
 // configuration.
 func (disabledClient) DescribeWorkerControllerInstance(context.Context, *namespace.Namespace,
-	*deploymentpb.WorkerDeploymentVersion) (
-	*iface.QueryDescribeWorkerControllerInstanceResponse, []byte, error) {
+	*deploymentpb.WorkerDeploymentVersion) (*iface.QueryDescribeWorkerControllerInstanceResponse, []byte, error) {
 	return nil, nil, serviceerror.NewNotFound("no serverless workers")
 }
 
@@ -50,8 +49,7 @@ func (disabledClient) UpdateWorkerControllerInstance(context.Context, *namespace
 }
 
 func (disabledClient) ValidateWorkerControllerInstanceSpec(context.Context, *namespace.Namespace,
-	*deploymentpb.WorkerDeploymentVersion, string,
-	map[string]iface.ScalingGroupSpecUpdate, []string) error {
+	*deploymentpb.WorkerDeploymentVersion, string, map[string]iface.ScalingGroupSpecUpdate, []string) error {
 	return errLeftOut
 }
 
