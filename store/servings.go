@@ -31,7 +31,7 @@ func (s *Store) CreateServing(ctx context.Context, serving *kuscia.KusciaDeploym
 	err := s.servings.create(ctx, serving)
 	if failure.Is(err, failure.NotFound) {
 		return failure.New(failure.NotFound, "namespace %s, for servings, or their definition does not exist in the "+
-			"home cluster: "+"start the server with --install-crds, or create both", s.servingNamespace)
+			"home cluster: start the server with --install-crds, or create both", s.servingNamespace)
 	}
 	return err
 }

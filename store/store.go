@@ -223,7 +223,7 @@ func (s *Store) readEngine(ctx context.Context) (workload.Engine, error) {
 	}
 	if found.Data[engineKeyUID] == "" {
 		return none, failure.New(failure.Refused, "%s has no %s: restore the one in the claims of this engine's "+
-			"releases, or delete "+"the ConfigMap if no release is in progress", object, engineKeyUID)
+			"releases, or delete the ConfigMap if no release is in progress", object, engineKeyUID)
 	}
 	if s.engineName != "" && found.Data[engineKeyName] != s.engineName {
 		found.Data[engineKeyName] = s.engineName

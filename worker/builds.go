@@ -271,7 +271,7 @@ func (b *buildRouter) describe(ctx context.Context, queue string, running []stri
 			Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue)})
 	if err != nil && !b.noDeployment(err) {
 		return upgrade.Queue{}, nil, fmt.Errorf("builds of the workers of queue %s: %w (a Temporal server without "+
-			"worker deployments needs "+"--worker-versioning=false)", queue, err)
+			"worker deployments needs --worker-versioning=false)", queue, err)
 	}
 	info := described.GetWorkerDeploymentInfo()
 	known := upgrade.Queue{Current: info.GetRoutingConfig().GetCurrentDeploymentVersion().GetBuildId(),

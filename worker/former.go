@@ -30,7 +30,7 @@ func (f *Fleet) refuseFormerReleases(ctx context.Context) error {
 	}
 	if found.GetCount() > 0 {
 		return fmt.Errorf("the Temporal namespace %s has %s of a build before 0.9.0, which this build can't "+
-			"continue: let "+"the build that started them end them; a local stack is reset by `make clean`",
+			"continue: let the build that started them end them; a local stack is reset by `make clean`",
 			f.options.Namespace, phrase.Count(int(found.GetCount()), "running workflow"))
 	}
 	return nil

@@ -33,7 +33,8 @@ type rollouts struct {
 func (r *rollouts) serve(s *stage) {
 	s.rollOut = &strategy.ServiceRollout{Strategy: strategy.Strategy{Style: strategy.StylePartition,
 		Steps: []strategy.Step{{}}}}
-	s.RegisterActivityWithOptions(func(_ context.Context, in rollout.PreflightRequests) ([]rollout.PreflightResult, error) {
+	s.RegisterActivityWithOptions(func(_ context.Context, in rollout.PreflightRequests) ([]rollout.PreflightResult,
+		error) {
 		if r.failing > 0 && in.Retry {
 			r.failing--
 			return nil, temporal.NewApplicationError("this party's cluster is out of reach", string(failure.Unreachable))

@@ -174,8 +174,7 @@ func (o *Observer) observe(ctx context.Context, of name, d *appsv1.Deployment) (
 			o.queue.AddAfter(of, operationRecheckInterval)
 		}
 		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID],
-			Domain: of.namespace, Deployment: of.deployment, Snapshot: serving.NewDeploymentSnapshot(d, missing,
-				drift)}
+			Domain: of.namespace, Deployment: of.deployment, Snapshot: serving.NewDeploymentSnapshot(d, missing, drift)}
 		if isIncomplete(now.Snapshot) {
 			o.addPodReason(ctx, d, &now.Snapshot, last.Snapshot)
 		}

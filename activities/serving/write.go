@@ -228,7 +228,7 @@ func (w *writer) mayWrite(kind string, is metav1.Object) error {
 	switch serving.OwnerOf(is, w.req.ID, w.req.UID) {
 	case serving.OwnerForeign:
 		return failure.New(failure.Refused, "domain %s %s %s already exist, please ensure that the %s name can't be "+
-			"duplicated: it does not belong "+"to serving %s; "+"delete or rename it, then send the serving again",
+			"duplicated: it does not belong to serving %s; delete or rename it, then send the serving again",
 			w.req.Domain, strings.ToLower(kind), is.GetName(), strings.ToLower(kind), w.req.ID)
 	case serving.OwnerFormer:
 		if engine := is.GetAnnotations()[serving.AnnotationEngine]; engine != "" && engine != w.a.options.Engine {

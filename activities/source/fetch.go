@@ -158,7 +158,7 @@ func (f *fetching) changedError(was, now string) error {
 			"deployed, so have the build make a package of its own for each commit", f, f.req.Service, was, now)
 	}
 	return failure.New(failure.Refused, "%s has changed while service %s was being released: it was sha256:%s, and "+
-		"is sha256:%s now; nothing was "+"deployed, so execute the plan again", f, f.req.Service, was, now)
+		"is sha256:%s now; nothing was deployed, so execute the plan again", f, f.req.Service, was, now)
 }
 
 // unlinkedTempFile returns a temporary file without a directory entry: the kernel frees it when it is closed, or when

@@ -88,7 +88,7 @@ func (a *Activities) template(ctx context.Context, order build.Order) ([]byte, e
 	}
 	if a.options.Template == nil {
 		return nil, failure.New(failure.Refused, "this worker of the party default can't read the records of the "+
-			"engine, where the template of the Job is: "+"run `slipway worker` without --party")
+			"engine, where the template of the Job is: run `slipway worker` without --party")
 	}
 	template, err := a.options.Template(ctx, order)
 	var f *failure.Error

@@ -225,7 +225,7 @@ func (c *check) findHolder(ctx context.Context, j job) error {
 	held, err := c.a.held(ctx, j, services...)
 	for _, at := range held {
 		own := !workload.IsForeign(c.req.Claim, at.holder)
-		if c.result.Holder == "" && !(own && c.req.Shared != nil && !strings.HasPrefix(at.holder, "rollout/")) {
+		if c.result.Holder == "" && (!own || c.req.Shared == nil || strings.HasPrefix(at.holder, "rollout/")) {
 			c.result.Holder, c.result.HeldObject = at.holder, at.String()
 		}
 	}

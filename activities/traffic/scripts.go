@@ -98,6 +98,6 @@ func (a *Activities) source(ctx context.Context, namespace string, s traffic.Scr
 		return builtIn, s.File + ".lua (built in)", nil
 	}
 	return "", "", failure.New(failure.Refused, "there is no script %s: write it in ConfigMap %s/%s, or in %s/%s, if "+
-		"this party's worker may read that; "+"built-in classes of Ingress are %s", s.Key, namespace,
+		"this party's worker may read that; built-in classes of Ingress are %s", s.Key, namespace,
 		traffic.ScriptsConfigMap, reference.Namespace, reference.Scripts, traffic.Classes)
 }

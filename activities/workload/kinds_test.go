@@ -14,7 +14,6 @@ import (
 
 	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/workload"
-	table "slipway.io/slipway/release/workload"
 )
 
 func as(t *testing.T, typed any) *unstructured.Unstructured {
@@ -24,7 +23,7 @@ func as(t *testing.T, typed any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: o}
 }
 
-func adapter(key string) kind { return kind{table.ByKey(key)} }
+func adapter(key string) kind { return kind{workload.ByKey(key)} }
 
 // TestObserve_ReadsEachKind reads each kind with the field names of the API server.
 func TestObserve_ReadsEachKind(t *testing.T) {

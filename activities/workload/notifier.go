@@ -69,7 +69,7 @@ func (n *notifier) watch(kind string) *watch.Watch[*claimedWorkload] {
 	}
 	failed := watch.Once(func(namespace string, err error) {
 		n.options.Logger.Warn("the watch of claimed workloads failed; it is retried, and meanwhile awaited workloads "+
-			"are read "+"every second", "kind", kind, "namespace", cmp.Or(namespace, "all"), "error", err)
+			"are read every second", "kind", kind, "namespace", cmp.Or(namespace, "all"), "error", err)
 	})
 	return watch.New(watch.Untyped(n.client, workload.ByKey(kind).Resource), keep, watch.Options{
 		Namespaces: n.options.Namespaces, Labels: workload.SelectClaimed, Failed: failed}).

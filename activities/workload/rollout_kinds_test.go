@@ -16,7 +16,6 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
-	table "slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/kruise"
 	"slipway.io/slipway/test/observer"
@@ -224,7 +223,7 @@ func TestKindsStepByStep(t *testing.T) {
 		require.Equal(t, int32(4), begun.Replicas)
 		require.NotEmpty(t, begun.StableHash)
 		stop := d.watchFloor("w", 3, 4)
-		listed := table.Of(k.resource.Group, k.kind)
+		listed := workload.Of(k.resource.Group, k.kind)
 		for i, step := range quarterSteps {
 			got := r.move(i+1, step.percent)
 			require.Equal(t, int32(step.split["x:new"]), got.UpdatedReady, got.Message)

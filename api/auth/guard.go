@@ -232,7 +232,7 @@ func LoadToken(api, path string) (Token, error) {
 	}
 	if strings.TrimSpace(string(text)) != string(text) {
 		return "", fmt.Errorf("the token file of %s, %s, begins or ends with a blank or a new line, which no client "+
-			"could send: "+"write the token alone", api, path)
+			"could send: write the token alone", api, path)
 	}
 	return Token(text), nil
 }

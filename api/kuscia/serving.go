@@ -124,7 +124,7 @@ func checkNoneTwice(parties []*kusciapb.ServingParty) error {
 func checkInputConfig(config string) error {
 	if size := len(config); size > serving.MaxInputConfig {
 		return invalid("serving input config has %d bytes, which is more than the %d that fit an environment "+
-			"variable: "+"let the application fetch what is large", size, serving.MaxInputConfig)
+			"variable: let the application fetch what is large", size, serving.MaxInputConfig)
 	}
 	return nil
 }

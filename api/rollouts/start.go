@@ -195,7 +195,7 @@ func (s *rolloutStart) checkNameFree(ctx context.Context) error {
 		return nil
 	case s.undo != nil:
 		return s.nameTaken(ctx, fmt.Sprintf("%s is being released: an undo reverts a release that has ended; roll "+
-			"this one back "+"(POST %s), or wait until it has ended", s.key, s.key.verb("rollback")))
+			"this one back (POST %s), or wait until it has ended", s.key, s.key.verb("rollback")))
 	}
 	return s.nameTaken(ctx, fmt.Sprintf("%s is being released already: wait until it has ended, stop it (POST %s), "+
 		"or replace it with supersede: true", s.key, s.key.verb("stop")))

@@ -196,7 +196,7 @@ func (s *rolloutStart) applyRevision(found *rollout.PreflightResult) []schema.Fi
 		return refuse("toRevision", "the workload already has "+u.target.String())
 	case u.toRevision == 0 && u.target.Now.Template != "" && found.Template != u.target.Now.Template:
 		return refuse("toRevision", "is needed: the workload's pod template was changed since its last release, so "+
-			"the previous version "+"is ambiguous: choose a number from its history (GET "+s.key.verb("history")+")")
+			"the previous version is ambiguous: choose a number from its history (GET "+s.key.verb("history")+")")
 	}
 	spec.Change.Revision = found.Revision
 	if u.object {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
@@ -22,7 +22,6 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/window"
-	"slipway.io/slipway/release/workload"
 )
 
 // Defines values for FrontDoor.
@@ -226,7 +225,7 @@ type ExecuteResult struct {
 }
 
 // FieldChange One field that would change.
-type FieldChange = workload.FieldChange
+type FieldChange = operation.FieldChange
 
 // FieldProblem One problem.
 type FieldProblem = strictyaml.FieldError
@@ -1168,7 +1167,7 @@ type WaveItem struct {
 }
 
 // WorkflowRef The Temporal workflow behind a task.
-type WorkflowRef = audit.WorkflowRef
+type WorkflowRef = plan.WorkflowRef
 
 // Workload One Kubernetes object of a service.
 type Workload = catalog.Workload

@@ -48,7 +48,7 @@ func readVerb(c echo.Context, verb serving.Verb, via *schema.Via) (workflows.Ser
 	}
 	if verb == serving.VerbApprove && request.Gate == "" && request.Party == "" {
 		return request, problem.BadField("gate", "is missing: to approve, send waitingFor.gate of the operation, or "+
-			"the waiting party; "+"without either, the request could reach another party than the reviewed one")
+			"the waiting party; without either, the request could reach another party than the reviewed one")
 	}
 	return request, nil
 }
@@ -132,7 +132,7 @@ func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params
 		switch _, err := h.findServing(ctx, id); {
 		case problem.IsNotFound(err):
 			return problem.NotFound.Because("serving %s does not exist, and no operation on one of that ID is "+
-				"recorded: "+"GET /api/v1/servings lists those that exist", id)
+				"recorded: GET /api/v1/servings lists those that exist", id)
 		case err != nil:
 			return err
 		}

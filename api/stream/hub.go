@@ -181,7 +181,7 @@ func (h *Hub) Serve(c echo.Context, subject string, source func() Source) error 
 	if !h.open.TryAcquire(1) { // each stream holds a connection and two buffers for as long as its client wants
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
 		return problem.TooManyStreams.Because("%d event streams are open already, which is the maximum "+
-			"(--max-event-streams): repeat it when "+"others have ended, or read the object itself", h.maxOpen)
+			"(--max-event-streams): repeat it when others have ended, or read the object itself", h.maxOpen)
 	}
 	defer h.open.Release(1)
 	events, leave := h.watch(subject, func(ctx context.Context, events *broadcast) {

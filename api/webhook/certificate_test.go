@@ -82,9 +82,11 @@ func TestRenew_ReplacesInvalidParts(t *testing.T) {
 			keyKey: []byte("d")}, false},
 		"NoCert": {"only the certificate is missing", Material{keyBundle: sound[keyBundle], keyCAKey: sound[keyCAKey]}, true},
 		"OthersCert": {"a certificate of another CA",
-			Material{keyBundle: sound[keyBundle], keyCAKey: sound[keyCAKey], keyCertificate: other[keyCertificate], keyKey: other[keyKey]}, true},
+			Material{keyBundle: sound[keyBundle], keyCAKey: sound[keyCAKey], keyCertificate: other[keyCertificate],
+				keyKey: other[keyKey]}, true},
 		"OthersKey": {"the key of another certificate",
-			Material{keyBundle: sound[keyBundle], keyCAKey: sound[keyCAKey], keyCertificate: sound[keyCertificate], keyKey: other[keyKey]}, true},
+			Material{keyBundle: sound[keyBundle], keyCAKey: sound[keyCAKey], keyCertificate: sound[keyCertificate],
+				keyKey: other[keyKey]}, true},
 		"KeyOfNothing": {"an unreadable CA key", Material{keyBundle: sound[keyBundle], keyCAKey: []byte("x"),
 			keyCertificate: sound[keyCertificate], keyKey: sound[keyKey]}, false},
 	} {

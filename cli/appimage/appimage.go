@@ -43,8 +43,8 @@ with their next update.`,
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"appimages", "aimg"},
 		Short: "AppImages: the applications that servings run"}
 	command.AddCommand(apply, n.ListCommand("List the AppImages", nil),
-		n.GetCommand("Show an AppImage", `Show an AppImage. -o json and -o yaml print the object, which "slipway appimage apply" and kubectl apply
-accept.`),
+		n.GetCommand("Show an AppImage", `Show an AppImage. -o json and -o yaml print the object, which
+"slipway appimage apply" and kubectl apply accept.`),
 		n.DeleteCommand(
 			"Delete AppImages. Servings that use them keep running their current version; their next update needs "+
 				"another AppImage."))
@@ -53,7 +53,8 @@ accept.`),
 
 func newNoun(a *app.App) *images {
 	return &images{
-		App: a, Command: "appimage", Name: "AppImage", Argument: "NAME", Calls: noun.Calls{List: apiclient.List((*client.Client).ListAppImages),
+		App: a, Command: "appimage", Name: "AppImage", Argument: "NAME", Calls: noun.Calls{
+			List:   apiclient.List((*client.Client).ListAppImages),
 			Get:    apiclient.Named((*client.Client).GetAppImage),
 			Put:    apiclient.NamedBodyWith((*client.Client).PutAppImageWithBody),
 			Delete: apiclient.Named((*client.Client).DeleteAppImage)},

@@ -41,15 +41,16 @@ All documents are validated before the first one is sent.`, `  slipway service a
 		})
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"services"}, Short: "Manage the catalogue of services"}
 	command.AddCommand(apply, n.ListCommand("List the services", nil), n.GetCommand("Show a service",
-		"Show a "+"service. With -o yaml or json, print the document that `slipway service apply --id ID -f -` "+
+		"Show a service. With -o yaml or json, print the document that `slipway service apply --id ID -f -` "+
 			"accepts."), n.DeleteCommand("Delete services from the catalogue. Their workloads are not changed. A "+
-		"service that a plan uses is not "+"deleted; the "+"error names the plans."))
+		"service that a plan uses is not deleted; the error names the plans."))
 	return command
 }
 
 func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
 	return &noun.Noun[client.ServiceSummary, client.Service]{
-		App: a, Command: "service", Name: "service", Argument: "ID", Calls: noun.Calls{List: apiclient.List((*client.Client).ListServices),
+		App: a, Command: "service", Name: "service", Argument: "ID", Calls: noun.Calls{
+			List:   apiclient.List((*client.Client).ListServices),
 			Get:    apiclient.Named((*client.Client).GetService),
 			Put:    apiclient.NamedBody((*client.Client).PutServiceWithBody),
 			Delete: apiclient.Named((*client.Client).DeleteService)},
@@ -123,7 +124,8 @@ If the home cluster has a namespace with the party's name, the party "default" s
 
 func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 	return &noun.Noun[client.PartyState, client.PartyState]{
-		App: a, Command: "party", Name: "party", Argument: "NAME", Calls: noun.Calls{List: apiclient.List((*client.Client).ListParties),
+		App: a, Command: "party", Name: "party", Argument: "NAME", Calls: noun.Calls{
+			List:   apiclient.List((*client.Client).ListParties),
 			Get:    apiclient.Named((*client.Client).GetParty),
 			Put:    apiclient.NamedBody((*client.Client).PutPartyWithBody),
 			Delete: apiclient.Named((*client.Client).DeleteParty)},

@@ -180,7 +180,7 @@ Exit codes:
 func (c *cluster) status(a *app.App, all []guard.Installed) error {
 	if c.policies.Mutating == "" {
 		a.Printf(a.Out, "This cluster (%s) does not serve mutating admission policies: borrowed fields cannot be "+
-			"guarded. "+"Use Kubernetes 1.36 or newer.\n", c.version)
+			"guarded. Use Kubernetes 1.36 or newer.\n", c.version)
 	}
 	if len(all) == 0 {
 		a.Printf(a.Out, "The guard is not installed: run `slipway guard install`\n")

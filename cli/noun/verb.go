@@ -108,7 +108,7 @@ func (n *Noun[Item, Object]) VerbCommand(v Verb[Object], stateText func(Object) 
 		}
 		return n.App.Print(answer.Raw, func() { n.App.Printf(n.App.Out, "%s\n", stateText(answer.Value)) })
 	})
-	body.ActorFlags.Flags(command, "idempotency `key`: a command repeated with the same key is executed once")
+	body.Flags(command, "idempotency `key`: a command repeated with the same key is executed once")
 	if v.Flags != nil {
 		v.Flags(command, &body)
 	}

@@ -153,7 +153,7 @@ func digest(file *os.File, maxBytes int64) (pushResult, error) {
 		return pushResult{}, fmt.Errorf("%s is not a regular file: use the package's archive", file.Name())
 	case info.Size() > maxBytes:
 		return pushResult{}, fmt.Errorf("%s has %d bytes, more than the limit of %d: make it smaller, or raise "+
-			"--package-max-bytes here, at the "+"store and at the workers", file.Name(), info.Size(), maxBytes)
+			"--package-max-bytes here, at the store and at the workers", file.Name(), info.Size(), maxBytes)
 	}
 	sum := sha256.New()
 	n, err := io.Copy(sum, file)

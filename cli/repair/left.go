@@ -45,7 +45,7 @@ func (l leftovers) checkIdentity(o options) error {
 	holder := workload.ParseHolder(cmp.Or(l.claim, l.saved.Claim))
 	if engine := holder.Engine; engine.UID != "" && engine.Name != o.engine {
 		return fmt.Errorf("%s: its rollout belongs to engine %s, not to engine %s: stop it there; if that engine no "+
-			"longer works on it, "+"use --engine %s", l.workload, engine.Name, o.engine, engine.Name)
+			"longer works on it, use --engine %s", l.workload, engine.Name, o.engine, engine.Name)
 	}
 	if asked := cmp.Or(o.rollout, l.workload.WorkloadRef.Name); l.saved.Name != asked {
 		return fmt.Errorf("%s: its rollout is %s, not %s: to repair that rollout, use --rollout %s", l.workload,

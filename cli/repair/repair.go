@@ -133,16 +133,16 @@ func describe(a *app.App, w leftovers, moves []rollout.FinalMove, to rollout.Sid
 			a.Printf(a.Out, "its engine is %s\n", render.OneLine(engine.Name))
 		}
 		a.Printf(a.Err, "If it is still running, stop it first: slipway rollout stop %s; or terminate it in "+
-			"Temporal, or stop the engine's "+"processes.\n", app.ObjectName{Namespace: w.workload.Namespace,
+			"Temporal, or stop the engine's processes.\n", app.ObjectName{Namespace: w.workload.Namespace,
 			Name: s.Name}.CommandArgs())
 	}
 	if w.edited {
 		a.Printf(a.Err, "warning: another client changed its pod template since the last step; --to new rolls out "+
-			"that template, --to "+"stable discards it\n")
+			"that template, --to stable discards it\n")
 	}
 	if s.TrafficRouting != "" {
 		a.Printf(a.Err, "note: the routes of TrafficRouting %s are shared with other rollouts; they remain unchanged "+
-			"until the engine "+"restores them\n", render.OneLine(s.TrafficRouting))
+			"until the engine restores them\n", render.OneLine(s.TrafficRouting))
 	}
 	a.Printf(a.Out, "steps to move it to the %s version:\n", to)
 	for n, move := range moves {

@@ -295,7 +295,7 @@ func summary(v serving.View) string {
 		does)
 	if operationFailed(v) {
 		text += fmt.Sprintf("\nFor details: slipway serving get %s\nTo retry: fix the cause, and run slipway serving "+
-			"update -f "+"FILE", render.OneLine(v.ID))
+			"update -f FILE", render.OneLine(v.ID))
 	}
 	return text
 }

@@ -66,9 +66,8 @@ var calls = noun.Calls{List: apiclient.List((*client.Client).ListServings), Get:
 	Verbs: map[string]apiclient.Call{string(serving.VerbApprove): apiclient.NamedBodyWith(
 		(*client.Client).ApproveServingWithBody), string(serving.VerbPause): apiclient.NamedBodyWith(
 		(*client.Client).PauseServingWithBody), string(serving.VerbResume): apiclient.NamedBodyWith(
-		(*client.Client).ResumeServingWithBody),
-		string(serving.VerbStop): apiclient.NamedBodyWith(
-			(*client.Client).StopServingWithBody)}}
+		(*client.Client).ResumeServingWithBody), string(serving.VerbStop): apiclient.NamedBodyWith(
+		(*client.Client).StopServingWithBody)}}
 
 func newNoun(a *app.App) *servings {
 	return &servings{

@@ -97,7 +97,8 @@ func inStates(states ...plan.TaskState) url.Values {
 }
 
 func planNames(ctx context.Context, api *client.Client) (names []string, err error) {
-	plans, err := apiclient.ReadAll[client.PlanSummary](ctx, api, apiclient.Request{Call: apiclient.List((*client.Client).ListPlans)}, apiclient.PageSize)
+	plans, err := apiclient.ReadAll[client.PlanSummary](ctx, api,
+		apiclient.Request{Call: apiclient.List((*client.Client).ListPlans)}, apiclient.PageSize)
 	for _, p := range plans {
 		names = append(names, p.Name+"\t"+render.OneLine(p.Comment))
 	}

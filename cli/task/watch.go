@@ -175,7 +175,8 @@ type Names map[string]string
 // ReadNames reads the names from the catalogue. They are optional: after an error, only the IDs are shown.
 func ReadNames(ctx context.Context, api *client.Client) Names {
 	names := Names{}
-	services, err := apiclient.ReadAll[client.ServiceSummary](ctx, api, apiclient.Request{Call: apiclient.List((*client.Client).ListServices)}, 0)
+	services, err := apiclient.ReadAll[client.ServiceSummary](ctx, api,
+		apiclient.Request{Call: apiclient.List((*client.Client).ListServices)}, 0)
 	if err != nil {
 		return nil
 	}

@@ -291,8 +291,8 @@ func checkAPI(s settings.Settings) error {
 		return errors.New("--api-ca-file requires TLS: set --api-cert-file and --api-key-file too")
 	case !isLoopback(s.Listen) && s.APITokenFile == "" && s.APICAFile == "":
 		return fmt.Errorf("--listen %s is reachable from other machines without authentication: set --api-token-file "+
-			"(the file is created if it "+"does not exist), or --api-cert-file, --api-key-file and --api-ca-file "+
-			"for client certificates, or "+"listen on 127.0.0.1", s.Listen)
+			"(the file is created if it does not exist), or --api-cert-file, --api-key-file and --api-ca-file "+
+			"for client certificates, or listen on 127.0.0.1", s.Listen)
 	}
 	return nil
 }
@@ -339,7 +339,7 @@ func checkKuscia(s settings.Settings) error {
 		{"kuscia-grpc-listen", s.KusciaGRPCListen}} {
 		if listen.address != "" && !isLoopback(listen.address) {
 			return fmt.Errorf("--%s %s is reachable from other machines, and --kuscia-protocol NOTLS has no "+
-				"authentication: choose "+"TLS or MTLS, "+"listen on 127.0.0.1, or set --kuscia-insecure",
+				"authentication: choose TLS or MTLS, listen on 127.0.0.1, or set --kuscia-insecure",
 				listen.name, listen.address)
 		}
 	}

@@ -102,7 +102,7 @@ func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in
 	}
 	if size := len(in.Target) + len(in.Previous); size > serving.MaxInput {
 		return fmt.Sprintf("the serving and its AppImages have %d bytes when they are packed, and at most %d can be "+
-			"handed to its "+"parties: make them smaller", size, serving.MaxInput), nil
+			"handed to its parties: make them smaller", size, serving.MaxInput), nil
 	}
 	in.TargetDigest, err = version.Digest()
 	return "", err

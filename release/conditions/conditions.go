@@ -177,8 +177,7 @@ func OfServing(v serving.View, kept []metav1.Condition) []metav1.Condition {
 func UpdateStatus(kd *kuscia.KusciaDeployment, now time.Time) {
 	st := kd.Status
 	view := serving.View{Generation: st.ObservedGeneration, Phase: cmp.Or(st.Phase, serving.DisplayedPending),
-		Reason: st.Reason, Message: st.Message, TotalParties: st.TotalParties,
-		AvailableParties: st.AvailableParties}
+		Reason: st.Reason, Message: st.Message, TotalParties: st.TotalParties, AvailableParties: st.AvailableParties}
 	if op := st.Operation; op != nil {
 		view.Operation = &serving.OperationView{Done: op.Done, Message: op.Message, WaitingFor: op.WaitingFor}
 	}

@@ -250,7 +250,7 @@ var Unlabelled = fmt.Sprintf("(%s || !%s.hasValue()) && %s.orValue(%[4]s) == %[4
 // Named returns an expression that is true if the Rollout names the workload and is neither disabled nor being deleted.
 func (k Kind) Named() string {
 	return fmt.Sprintf("%[1]s.?name.orValue('') == object.metadata.?name.orValue('') && %[1]s.?kind.orValue('') == "+
-		"%[2]s && "+"%[1]s.?apiVersion.orValue('').startsWith(%[3]s) && !params.spec.?disabled.orValue(false) && "+
+		"%[2]s && %[1]s.?apiVersion.orValue('').startsWith(%[3]s) && !params.spec.?disabled.orValue(false) && "+
 		"!params.metadata.?deletionTimestamp.hasValue()", "params.spec.?workloadRef", cel.Text(k.Kind),
 		cel.Text(k.Resource.Group+"/"))
 }

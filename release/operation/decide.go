@@ -80,7 +80,7 @@ func RefusalReason(req Request, seen Observed) string {
 			req.Workload, pastTense(req.Operation))
 	case req.replaces() && seen.UpdateType == workload.UpdateRolling && seen.Partition > 0:
 		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be %s: "+
-			"finish that "+"rollout (partition 0) first", req.Workload, seen.Partition, pastTense(req.Operation))
+			"finish that rollout (partition 0) first", req.Workload, seen.Partition, pastTense(req.Operation))
 	}
 	return ""
 }
@@ -143,7 +143,7 @@ func decideHeld(req Request, seen Observed) workload.NextAction {
 			Reason: "release the claim: the saved settings cannot be read", Write: &workload.Write{Step: "fail",
 				ExpectedClaim: seen.Claim, Release: true}, Failure: failure.New(failure.WorkloadFailed,
 				"%s: another client changed the annotation %s during the operation (%s): check its size and "+
-					"update "+"settings by hand", req.Workload, workload.AnnotationOriginal, problem)}
+					"update settings by hand", req.Workload, workload.AnnotationOriginal, problem)}
 	}
 	if !seen.Original.Begun {
 		return begin(req, seen)

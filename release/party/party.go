@@ -101,7 +101,7 @@ func PresenceOf(queue string, heard []Worker, now time.Time) Presence {
 		p.Reason = fmt.Sprintf("the last worker of queue %s, %s, was stopped at %s: start one", queue, last, at)
 	default:
 		p.Reason = fmt.Sprintf("the last worker of queue %s, %s, was last seen at %s and has been silent for more "+
-			"than %s: "+"check that it runs and reaches Temporal", queue, last, at, SilenceLimit)
+			"than %s: check that it runs and reaches Temporal", queue, last, at, SilenceLimit)
 	}
 	return p
 }

@@ -44,7 +44,7 @@ func (r *resolver) checkSize() {
 	}
 	if room < 0 {
 		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task, %d "+
-			"where their pod templates are deployed or "+"restored; split the plan", total, maxWorkloads, maxTemplates)
+			"where their pod templates are deployed or restored; split the plan", total, maxWorkloads, maxTemplates)
 	}
 }
 
@@ -78,7 +78,7 @@ func (r *resolver) checkItem(i int) {
 		for _, w := range selected {
 			if !w.WorkloadRef.Sized() {
 				r.refuse(i, keyDeployment, "%s cannot be done to %s of service %s: a DaemonSet has no size; use "+
-					"RESTART, "+"or select other workloads by deployLabel", item.Deployment, w, item.ServiceID)
+					"RESTART, or select other workloads by deployLabel", item.Deployment, w, item.ServiceID)
 			}
 		}
 	}

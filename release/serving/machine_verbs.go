@@ -245,7 +245,7 @@ func (m *Machine) WaitingFor() *kuscia.WaitingFor {
 	}
 	return &kuscia.WaitingFor{Kind: WaitApproval, Since: wholeSeconds(since), Party: name, Gate: m.gate(i),
 		Message: fmt.Sprintf("party %s has been waiting for an approval since %s; %d of %d parties run the new "+
-			"version: "+"`slipway serving approve %s` or the signal `approve` starts it%s", name, phrase.Time(since),
+			"version: `slipway serving approve %s` or the signal `approve` starts it%s", name, phrase.Time(since),
 			applied, len(m.s.Parties), m.in.ID, m.alternativeText())}
 }
 

@@ -247,7 +247,7 @@ func CheckPodsAllowed(d *appsv1.Deployment, waited, deadline time.Duration, now 
 		return nil
 	}
 	return failure.New(failure.Refused, "namespace %s does not allow the pods of Deployment %s: %s. Change the "+
-		"AppImage, or the rules of the "+"namespace, then send the serving again", d.Namespace, d.Name, c.Message)
+		"AppImage, or the rules of the namespace, then send the serving again", d.Namespace, d.Name, c.Message)
 }
 
 // deniedByRule reports whether a pod was denied because of its spec: by Pod Security, a webhook or a

@@ -243,12 +243,9 @@ func updatePartyPhase(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 		e.Phase, e.Reason, e.Message = kuscia.PhaseFailed, ReasonPartyFailed, e.Failure
 	case e.ObservedAt == nil:
 		e.Phase = kuscia.PhasePending
-	case len(e.Missing) > 0 && deletes(op): // the deletion removes them itself
-		e.Phase, e.Message = kuscia.PhaseProgressing, "its objects are being removed; already deleted: "+
-			strings.Join(e.Missing, ", ")
 	case len(e.Missing) > 0:
-		e.Phase, e.Reason, e.Message = kuscia.PhaseProgressing, ReasonObjectsMissing, "another client has deleted "+
-			strings.Join(e.Missing, ", ")
+		e.Phase = kuscia.PhaseProgressing
+		e.Reason, e.Message = missingReason(deletes(op), strings.Join(e.Missing, ", "))
 	case stale:
 		e.Phase = kuscia.PhaseProgressing
 	case len(e.Drift) > 0:
@@ -258,6 +255,14 @@ func updatePartyPhase(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 	default:
 		e.Phase, e.Reason, e.Message = kuscia.PhasePartialAvailable, e.PodReason, e.PodMessage
 	}
+}
+
+// missingReason explains that objects do not exist.
+func missingReason(deleting bool, objects string) (reason, message string) {
+	if deleting { // the deletion removes them itself
+		return "", "its objects are being removed; already deleted: " + objects
+	}
+	return ReasonObjectsMissing, "another client has deleted " + objects
 }
 
 func overallPhase(kd *kuscia.KusciaDeployment, members []PartyTarget,

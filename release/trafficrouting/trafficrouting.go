@@ -147,7 +147,7 @@ func refuseWeight(r *strategy.Reader, field string, routings []strategy.Routing)
 			continue
 		}
 		r.Refuse(field, "cannot be done by an %s: it sends a share of the requests to a Service, and Service %s "+
-			"serves both versions, "+"since a TrafficRouting makes no canary Service; use matches, or route by "+
+			"serves both versions, since a TrafficRouting makes no canary Service; use matches, or route by "+
 			"customNetworkRefs", what, routing.Service)
 		return
 	}

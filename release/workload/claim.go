@@ -87,12 +87,12 @@ func ForeignReason(h Holder) string {
 			parts[3], h.Engine.Name)
 	}
 	return fmt.Sprintf("only engine %s can take over its own claims: wait until that release has ended, or stop it "+
-		"there; if engine %s no longer "+"exists, %s", h.Engine.Name, h.Engine.Name, remedy)
+		"there; if engine %s no longer exists, %s", h.Engine.Name, h.Engine.Name, remedy)
 }
 
-const // ActivityClaimHolder reports whether the claim of a workload may be taken over. ClaimHolderRequest →
+// ActivityClaimHolder reports whether the claim of a workload may be taken over. ClaimHolderRequest →
 // ClaimHolderResult.
-ActivityClaimHolder = "home.ClaimHolder"
+const ActivityClaimHolder = "home.ClaimHolder"
 
 // ClaimHolderRequest is the input of ActivityClaimHolder: a claim's value and the task that wants the workload.
 type ClaimHolderRequest struct {

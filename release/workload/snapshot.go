@@ -119,6 +119,7 @@ var severities = map[string]Severity{
 	"StartError":                 persistent,
 }
 
+// Severity rates why the pod is not ready.
 func (p Pod) Severity() Severity {
 	if p.Ready || !p.Alive() {
 		return noProblem

@@ -327,8 +327,8 @@ func (c *Client) Unchanged(ctx context.Context, rawURL string, was source.Fetche
 }
 
 // isUnchanged reports whether the headers prove that the bytes are the same. ETags and dates belong to one resource:
-// they mean nothing after a redirect to another one, and the query of a redirect may name another resource, which a date
-// alone does not distinguish. Another ETag does not prove other bytes: it may change with its metadata (RFC 9110,
+// they mean nothing after a redirect to another one, and the query of a redirect may name another resource, which a
+// date alone does not distinguish. Another ETag does not prove other bytes: it may change with its metadata (RFC 9110,
 // 8.8.1).
 func isUnchanged(response *http.Response, at hop, was source.Fetched) bool {
 	dated := was.LastModified != "" && at.redirects == 0

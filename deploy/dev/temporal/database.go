@@ -136,7 +136,7 @@ func missingAttributes(known, wanted map[string]enumspb.IndexedValueType) (map[s
 			missing[name] = kind
 		case has != kind:
 			clashes = append(clashes, fmt.Errorf("search attribute %s is a %s already and cannot become a %s: choose "+
-				"another name or a "+"new database file", name, has, kind))
+				"another name or a new database file", name, has, kind))
 		}
 	}
 	return missing, errors.Join(clashes...)

@@ -66,13 +66,8 @@ func (m *Machine) advanceStep(now time.Time) (Action, bool) {
 	case rollout.StateUpgrade:
 		return m.move(false), true
 	case rollout.StateTrafficRouting:
-		switch empty := s.CanaryReplicas == 0; {
-		case m.stepRoutes() && m.madeBefore():
-		case m.stepRoutes() && !empty:
-			return m.route(rollout.RouteEnsure, m.step().DesiredTraffic()), true
-		// the workload was scaled to a size that leaves no new pod to serve requests
-		case m.stepRoutes() && m.s.Routed != no:
-			return m.routeOnly(rollout.RouteToStable)
+		if m.stepRoutes() && !m.madeBefore() {
+			return m.routeStep()
 		}
 		s.CurrentStepState = rollout.StatePaused
 	case rollout.StatePaused:
@@ -80,6 +75,19 @@ func (m *Machine) advanceStep(now time.Time) (Action, bool) {
 	default:
 		return m.nextStep(now)
 	}
+	return Action{}, false
+}
+
+// routeStep sends requests to the new pods, if there are any.
+func (m *Machine) routeStep() (Action, bool) {
+	switch {
+	case m.s.Status.CanaryReplicas > 0:
+		return m.route(rollout.RouteEnsure, m.step().DesiredTraffic()), true
+	// the workload was scaled to a size that leaves no new pod to serve requests
+	case m.s.Routed != no:
+		return m.routeOnly(rollout.RouteToStable)
+	}
+	m.s.Status.CurrentStepState = rollout.StatePaused
 	return Action{}, false
 }
 

@@ -348,7 +348,7 @@ func declaredRefusalReason(s rollout.Subject, seen Observed) string {
 			s.Workload, seen.HeldProblem)
 	case seen.Recalled != nil && (len(seen.Held) > 0 || seen.Next != ""):
 		return fmt.Sprintf("%s: a change of its pod template is held until its own release begins: wait for that "+
-			"release and roll it back, or set the "+"template back first", s.Workload)
+			"release and roll it back, or set the template back first", s.Workload)
 	case seen.Recalled != nil && !kept:
 		return NotKeptReason(s.Workload, seen)
 	case seen.Recalled == nil && seen.Template != seen.Declared && seen.Next != seen.Declared:

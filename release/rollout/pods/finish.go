@@ -144,7 +144,7 @@ func (f *finish) resume() NextAction {
 	if w.Template = template; template != nil && toStable {
 		if _, ok := seen.RevisionByName(seen.Saved.Stable); !ok {
 			return failf(failure.Refused, "%s: its stable revision %s no longer exists, so its template cannot be "+
-				"restored: set the stable "+"template manually, then retry", f.req.Workload, seen.Saved.Stable)
+				"restored: set the stable template manually, then retry", f.req.Workload, seen.Saved.Stable)
 		}
 		if d, waits := f.haltUpdate(); waits {
 			return d

@@ -110,7 +110,7 @@ func failDrift(s rollout.Subject, what string) NextAction {
 // failEditConflict fails because another client keeps changing the fields that move the pods.
 func failEditConflict(s rollout.Subject, d EditConflict) NextAction {
 	return failf(failure.Drift, "%s: another client has changed %s for the %dth time while its pods move (field "+
-		"manager %s): "+"stop it from writing these fields", s.Workload, d.Fields, d.Times, cmp.Or(d.By, "unknown"))
+		"manager %s): stop it from writing these fields", s.Workload, d.Fields, d.Times, cmp.Or(d.By, "unknown"))
 }
 
 // nothingToDo ends a Finish that has nothing to do.
@@ -143,8 +143,7 @@ func checkClaim(s rollout.Subject, seen Observed) (NextAction, bool) {
 			s.Workload, workload.AnnotationRollout, seen.SavedProblem, rollout.AnnotationRecover), true
 	case seen.Claim == s.Claim && seen.Saved == nil:
 		return failf(failure.ClaimLost, "%s: another client removed the annotation %s, so what was borrowed is "+
-				"unknown: check its template and "+"update settings manually", s.Workload, workload.AnnotationRollout),
-			true
+			"unknown: check its template and update settings manually", s.Workload, workload.AnnotationRollout), true
 	case seen.Repairer != "" && (seen.Claim == s.Claim || s.TakeOver != "" && seen.Claim == s.TakeOver):
 		return next(workload.Fail(rollout.UnderRepair(s.Workload.String(), seen.Repairer))), true
 	case seen.Claim == s.Claim:
@@ -153,7 +152,7 @@ func checkClaim(s rollout.Subject, seen Observed) (NextAction, bool) {
 		return takeOver(s, seen), true
 	}
 	return failf(failure.ClaimLost, "%s: another client removed this rollout's claim (annotation %s): %s. Nothing "+
-		"more is done to it; "+"check its template and update settings manually", s.Workload,
+		"more is done to it; check its template and update settings manually", s.Workload,
 		workload.AnnotationClaimedBy, workload.CurrentHolder(s.Claim, seen.Claim)), true
 }
 

@@ -284,7 +284,7 @@ func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 		return wait("")
 	case len(w.Settings) > 0 && t.Placed && t.Total > 0 && t.Total+t.Target > t.Size:
 		return failf(failure.Refused, "%s: with %d of %d pods new, a CloneSet does not surge to %d, only to %d: a "+
-			"blue-green of a CloneSet "+"grows beyond a half only in its first step. Roll back, then begin with a "+
+			"blue-green of a CloneSet grows beyond a half only in its first step. Roll back, then begin with a "+
 			"step of that size", t.Request.Workload, t.Total, t.Size, t.Target, max(t.Size-t.Total, t.Total))
 	}
 	return set(fmt.Sprintf("bring up %d new pods next to the others", t.Target), w)

@@ -110,8 +110,6 @@ func (defaultTechnique) surplus(Observed) int32 { return 0 }
 // blockingPods returns none: the controller replaces broken pods by itself.
 func (defaultTechnique) blockingPods(Revision, Observed) []workload.Pod { return nil }
 
-func (defaultTechnique) haltUpdate(Revision, Observed) (NextAction, bool) { return NextAction{}, false }
-
 func (defaultTechnique) usesExtraWorkload() bool { return false }
 
 // task is a Move as a technique sees it.

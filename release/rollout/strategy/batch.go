@@ -87,8 +87,8 @@ func (s Strategy) Warnings(w catalog.Workload, size int32) []string {
 			continue
 		}
 		out = append(out, fmt.Sprintf("step %d of %d asks for %s and replaces every pod, since %s has %s: no stable "+
-			"pod is left for an immediate "+"rollback; give the workload more pods, or use an extra workload "+
-			"(enableExtraWorkloadForCanary) or "+"blue-green", i+1, len(s.Steps), step.Replicas.String(), w,
+			"pod is left for an immediate rollback; give the workload more pods, or use an extra workload "+
+			"(enableExtraWorkloadForCanary) or blue-green", i+1, len(s.Steps), step.Replicas.String(), w,
 			phrase.Count(int(size), "pod")))
 	}
 	return out

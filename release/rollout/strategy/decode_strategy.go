@@ -229,7 +229,7 @@ func (r *Reader) policyOf(d *document, v strictyaml.Value) Policy {
 	p.RollbackInBatches = batches != nil && *batches
 	if p.RollbackInBatches && d.body != "" && d.Style != StylePartition {
 		r.Refuse(field, "is for rollouts that replace pods in place: with %s every old pod still exists, and a "+
-			"rollback only moves "+"the traffic; leave it out", map[Style]string{StyleCanary: "an extra workload",
+			"rollback only moves the traffic; leave it out", map[Style]string{StyleCanary: "an extra workload",
 			StyleBlueGreen: "blue-green"}[d.Style])
 	}
 	return p

@@ -19,7 +19,7 @@ func (r *Reader) Matches(v strictyaml.Value) []Match {
 		match.QueryParams = r.valueMatches(m.Optional("queryParams"), "query parameter", maxQueryLength)
 		if match.Path == nil && len(match.Headers) == 0 && len(match.QueryParams) == 0 {
 			r.Refuse(entry.Path(), "matches every request, so that all of them would go to the new version: add a "+
-				"path, headers or "+"queryParams")
+				"path, headers or queryParams")
 		}
 		return match
 	})

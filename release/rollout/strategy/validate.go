@@ -81,8 +81,8 @@ func (r *Reader) refuseUnroutableWeights(d *draft) {
 			if step.Traffic != nil && len(step.Matches) == 0 {
 				r.Refuse(d.stepField(i, d.shareKey()),
 					"cannot be done with disableGenerateCanaryService: Ingress and HTTPRoute send a share to a "+
-						"Service, and "+"Service %s selects both versions; leave disableGenerateCanaryService out, "+
-						"or route by "+"customNetworkRefs", routing.Service)
+						"Service, and Service %s selects both versions; leave disableGenerateCanaryService out, "+
+						"or route by customNetworkRefs", routing.Service)
 			}
 		}
 		return
@@ -241,7 +241,7 @@ func (r *Reader) checkPartitionShare(d *draft, i int) {
 		return
 	}
 	r.Refuse(d.stepField(i, "replicas"), "is %s in a step that routes traffic: while pods are replaced in place, at "+
-		"most %d%% of them may "+"be new as long as "+"the stable ones have a share of the traffic to serve; %s",
+		"most %d%% of them may be new as long as the stable ones have a share of the traffic to serve; %s",
 		step.Replicas.StrVal, partitionPercentLimit,
 		d.orExtraWorkload("lower it, leave out the step's traffic, or give a number of pods"))
 }
@@ -331,7 +331,7 @@ func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
 	case supported:
 	case d.Style == StyleCanary:
 		r.Refuse(cmp.Or(d.extraField, d.body), "the extra workload exists for Deployments only, not for a %s: leave "+
-			"it out, and the pods are replaced "+"in place, step by step", ref.Kind)
+			"it out, and the pods are replaced in place, step by step", ref.Kind)
 	default:
 		r.Refuse(d.body,
 			"blue-green exists for %s only, not for a %s: use canary, and the pods are replaced in place, step by step",

@@ -367,7 +367,7 @@ func (c Created) Foreign() bool {
 func (c Created) CheckClaim(h Claimant) error {
 	if c.Foreign() {
 		return failure.New(failure.Refused, "%s exists already, and no release has created it: delete or rename it, "+
-			"since a release creates "+"one of that name", c.name)
+			"since a release creates one of that name", c.name)
 	}
 	return h.CheckClaim(c.name, c.Holder())
 }

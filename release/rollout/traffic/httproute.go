@@ -71,7 +71,7 @@ func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([
 			pair.Stable)
 	case len(asks.Matches) > 0 && !r.matched:
 		return nil, refuse("%s has no rule for Service %s that a request of the step's matches could meet: ask for a "+
-			"path that one of its "+"rules takes", name, pair.Stable)
+			"path that one of its rules takes", name, pair.Stable)
 	}
 	return out, r.limits(out)
 }
@@ -103,7 +103,7 @@ func (r *routeWriter) byWeight(rule Object) ([]any, error) {
 		return []any{rule}, nil // the only Service has everything: every blue-green ends so
 	} else if plain {
 		return nil, refuse("%s: without a canary Service a weight changes nothing but the headers, and the step asks "+
-			"for no header: use "+"matches or requestHeaderModifier", r.name)
+			"for no header: use matches or requestHeaderModifier", r.name)
 	}
 	w := int64(*r.asks.Weight)
 	var refs []any

@@ -85,7 +85,7 @@ func templateData(paths map[string]path, vars Variables, left *budget) (map[stri
 
 func unknownVariable(name string) error {
 	return fmt.Errorf("uses %s, whose value comes from a Secret, a ConfigMap or the pod itself and is not known when "+
-		"the file is rendered: "+"give it a plain value, or let the application read it from its environment", name)
+		"the file is rendered: give it a plain value, or let the application read it from its environment", name)
 }
 
 // jsonStringContent returns the value as the content of a JSON string, without the enclosing quotes.
