@@ -19,7 +19,6 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
@@ -29,6 +28,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/window"
+	"slipway.io/slipway/release/workload"
 )
 
 // Defines values for FrontDoor.
@@ -232,7 +232,7 @@ type ExecuteResult struct {
 }
 
 // FieldChange One field that would change.
-type FieldChange = operation.FieldChange
+type FieldChange = workload.FieldChange
 
 // FieldProblem One problem.
 type FieldProblem = strictyaml.FieldError
@@ -1174,7 +1174,7 @@ type WaveItem struct {
 }
 
 // WorkflowRef The Temporal workflow behind a task.
-type WorkflowRef = plan.WorkflowRef
+type WorkflowRef = audit.WorkflowRef
 
 // Workload One Kubernetes object of a service.
 type Workload = catalog.Workload

@@ -12,7 +12,6 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
-	"slipway.io/slipway/release/operation"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
@@ -22,6 +21,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/window"
+	"slipway.io/slipway/release/workload"
 )
 
 // Defines values for FrontDoor.
@@ -225,7 +225,7 @@ type ExecuteResult struct {
 }
 
 // FieldChange One field that would change.
-type FieldChange = operation.FieldChange
+type FieldChange = workload.FieldChange
 
 // FieldProblem One problem.
 type FieldProblem = strictyaml.FieldError
@@ -1167,7 +1167,7 @@ type WaveItem struct {
 }
 
 // WorkflowRef The Temporal workflow behind a task.
-type WorkflowRef = plan.WorkflowRef
+type WorkflowRef = audit.WorkflowRef
 
 // Workload One Kubernetes object of a service.
 type Workload = catalog.Workload
