@@ -85,7 +85,7 @@ type taskRun struct {
 	machine  *plan.Machine
 	task     plan.Task
 	children []workflow.ChildWorkflowFuture
-	// abandoned marks the items that were told to give up (SignalItemAbandon).
+	// abandoned marks the items that were ordered to give up (SignalItemAbandon).
 	abandoned           []bool
 	recording, recorded bool
 	// askingWindow is true while the task's times are evaluated.

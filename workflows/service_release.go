@@ -19,9 +19,9 @@ import (
 // ServiceRelease is one item of a task: one operation on the selected workloads of one service, concurrently or one
 // after another.
 //
-// System trouble does not end it: it reports to its task, waits for resume and continues. Told to give up, it restores
-// what it borrowed and ends. It never closes before the workloads' settings are restored. Its history is bounded, for
-// any number of workloads.
+// System trouble does not end it: it reports to its task, waits for resume and continues. When ordered to give up, it
+// restores what it borrowed and ends. It never closes before the workloads' settings are restored. Its history is
+// bounded, for any number of workloads.
 func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleaseResult, error) {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
 	r := &itemRun{ctx: detached, in: in, box: inboxOf(ctx), state: plan.ItemRunning, statuses: []plan.WorkloadStatus{},
@@ -335,8 +335,8 @@ func (r *itemRun) begin(pending []int) {
 // maxQueryWorkloads is the maximum number of workloads per query, which bounds the activity's payload and duration.
 const maxQueryWorkloads = 300
 
-// nextWorkload returns the workload to release next; errAbandoned if the item was told to give up meanwhile. One query
-// asks a party's worker about all of its workloads. Other errors are ignored here: the operation itself will report
+// nextWorkload returns the workload to release next; errAbandoned if the item was ordered to give up meanwhile. One
+// query asks a party's worker about all of its workloads. Other errors are ignored here: the operation itself will report
 // them.
 func (r *itemRun) nextWorkload(pending []int) (int, error) {
 	if len(pending) == 1 {

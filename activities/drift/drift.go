@@ -149,8 +149,8 @@ func signal(ctx context.Context, temporal Signaller, within time.Duration, claim
 
 // notRunning reports whether a workflow does not run: it has ended, or it belongs to another engine.
 func notRunning(err error) bool {
-	var gone *serviceerror.NotFound
-	return errors.As(err, &gone)
+	var missing *serviceerror.NotFound
+	return errors.As(err, &missing)
 }
 
 // Holding is what a rollout holds, as recorded on its workload.

@@ -150,10 +150,10 @@ func (d *Details[P]) Record(ctx context.Context, recorder Recorder) error {
 		recorder = activity.GetClient(ctx)
 	}
 	err := recorder.RecordActivityHeartbeat(call, activity.GetInfo(ctx).TaskToken, d.Progress())
-	var gone *serviceerror.NotFound
+	var missing *serviceerror.NotFound
 	var cancelled *temporal.CanceledError
 	switch {
-	case errors.As(err, &gone):
+	case errors.As(err, &missing):
 		return ErrSuperseded
 	case errors.As(err, &cancelled), errors.Is(err, activity.ErrActivityPaused),
 		errors.Is(err, activity.ErrActivityReset):

@@ -154,7 +154,7 @@ func (t *routeJob) checkClaim(ctx context.Context) error {
 const noPodsTimeout = 5 * time.Second
 
 // noPodsFailure returns the failure of a Service that has had no pod for noPodsTimeout although its workload should
-// have some: the controller that creates them is probably gone, so waiting for the deadline is useless.
+// have some: the controller that creates them was probably deleted, so waiting for the deadline is useless.
 func (t *routeJob) noPodsFailure(ctx context.Context, err error) error {
 	var f *failure.Error
 	switch {

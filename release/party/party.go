@@ -22,7 +22,7 @@ import (
 const (
 	// HeartbeatInterval is the time between two reports of a worker.
 	HeartbeatInterval = 5 * time.Second
-	// SilenceLimit is the time without a report after which a worker counts as gone.
+	// SilenceLimit is the time without a report after which a worker counts as unreachable.
 	SilenceLimit = 20 * time.Second
 )
 

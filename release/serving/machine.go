@@ -90,7 +90,7 @@ type State struct {
 	SingleStep      bool `json:"atOnce,omitempty"`
 	SingleStepEnded bool `json:"apart,omitempty"`
 	CreateUncertain bool `json:"unsure,omitempty"`
-	// RolledBack: the parties were told to roll back, for this reason.
+	// RolledBack: the parties were ordered to roll back, for this reason.
 	RolledBack bool   `json:"wentBack,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 	Message    string `json:"message,omitempty"`
@@ -126,7 +126,7 @@ type PartyState struct {
 	ClusterUnreachableSince time.Time `json:"lostSince,omitzero"`
 	// Completed is when the party was last seen complete.
 	Completed time.Time `json:"completed,omitzero"`
-	// Begun is true when the party was told to apply the version. Before that, ApprovalSince is since when it waits for
+	// Begun is true when the party was ordered to apply the version. Before that, ApprovalSince is since when it waits for
 	// an approval, Approved whether it has one, and ResumedAt when a user last let the operation continue.
 	Begun         bool      `json:"begun,omitempty"`
 	Approved      bool      `json:"approved,omitempty"`

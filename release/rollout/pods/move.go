@@ -165,7 +165,7 @@ func (m *move) plan() {
 	if e := seen.Extra; m.tech.usesExtraWorkload() && e != nil && !e.Lagging() {
 		t.Total, t.Ready = e.Total, e.Ready
 	}
-	if m.req.Native && m.req.Halt { // its own controller may have gone beyond the step
+	if m.req.Native && m.req.Halt { // its own controller may have moved beyond the step
 		t.Target = size
 	}
 	t.Tolerated = strategy.ToleratedUnready(m.req.FailureThreshold, t.Target)
