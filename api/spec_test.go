@@ -67,6 +67,21 @@ func TestRoutes_MatchDescription(t *testing.T) {
 	require.Equal(t, described, served, "every route is described, and every description is served")
 }
 
+// One handler serves all verbs of a kind: it reads the parameters of approve.
+func TestVerbs_HaveParametersOfApprove(t *testing.T) {
+	t.Parallel()
+	paths := loadSpec(t).Paths.Map()
+	for kind, verbs := range map[string][]string{"tasks/{id}": {"pause", "resume", "stop"},
+		"rollouts/{namespace}/{name}": {"pause", "resume", "rollback", "stop", "jump", "retry", "promote"},
+		"servings/{id}":               {"pause", "resume", "stop"}} {
+		for _, verb := range verbs {
+			approve, other := paths["/api/v1/"+kind+"/approve"], paths["/api/v1/"+kind+"/"+verb]
+			require.Equal(t, approve.Parameters, other.Parameters, "%s of %s", verb, kind)
+			require.Equal(t, approve.Post.Parameters, other.Post.Parameters, "%s of %s", verb, kind)
+		}
+	}
+}
+
 func TestDocs_AreSelfContained(t *testing.T) {
 	t.Parallel()
 	answer := get(t, bareAPI(t), "/docs")

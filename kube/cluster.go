@@ -126,7 +126,10 @@ func (c Cluster) List(ctx context.Context, resource schema.GroupVersionResource,
 	var all []unstructured.Unstructured
 	_, err := pages(ctx, c.Objects.Resource(resource).Namespace(namespace).List, selector,
 		func(list *unstructured.UnstructuredList) { all = append(all, list.Items...) })
-	return all, err
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // Pods calls each with every pod of a namespace that a label selector matches. It returns the resourceVersion from

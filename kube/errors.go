@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,6 +69,9 @@ func Classify(err error) Class {
 		return Refused
 	}
 }
+
+// CallTimeout is how long one request of an activity may take.
+const CallTimeout = 5 * time.Second
 
 // IsAny reports whether an error of a request to an API server has one of these classes.
 func IsAny(err error, classes ...Class) bool {

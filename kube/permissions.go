@@ -243,6 +243,8 @@ func ruleRights(rule rbacv1.PolicyRule, names map[string]string, namespace strin
 
 // Denied fetches these permissions, and returns those that are not granted.
 func (p *Permissions) Denied(ctx context.Context, needs []Permission) ([]Permission, error) {
-	err := p.Ask(ctx, needs)
-	return p.denied(needs), err
+	if err := p.Ask(ctx, needs); err != nil {
+		return nil, err
+	}
+	return p.denied(needs), nil
 }

@@ -85,7 +85,7 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 	object := "definition " + wanted.GetName()
 	foreign := false
 	err := failure.RetryOnConflict(object, func() (err error) {
-		foreign, err = s.applyCRD(ctx, wanted)
+		foreign, err = s.applyCRD(ctx, wanted.DeepCopy())
 		return err
 	})
 	if foreign || err != nil {

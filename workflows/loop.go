@@ -131,7 +131,10 @@ func (l *loop[C]) mustWake() bool {
 
 // concurrently runs do beside the loop. When it has ended, the loop's next round calls what it returned.
 func (l *loop[C]) concurrently(do func(ctx workflow.Context) (take func())) {
-	workflow.Go(l.ctx, func(ctx workflow.Context) { l.results = append(l.results, do(ctx)) })
+	workflow.Go(l.ctx, func(ctx workflow.Context) {
+		take := do(ctx) // meanwhile others add results
+		l.results = append(l.results, take)
+	})
 }
 
 // takeResults and hasResult are those of a driver that uses only concurrently.
@@ -152,10 +155,11 @@ func (l *loop[C]) processInput() {
 	if fired {
 		l.timer = nil
 	}
-	for _, take := range l.results {
+	results := l.results
+	l.results = nil
+	for _, take := range results {
 		take()
 	}
-	l.results = nil
 	l.driver.takeResults(now, fired)
 	l.deferred = false
 	for len(l.box.items) > 0 {

@@ -336,8 +336,8 @@ func (r *itemRun) begin(pending []int) {
 const maxQueryWorkloads = 300
 
 // nextWorkload returns the workload to release next; errAbandoned if the item was ordered to give up meanwhile. One
-// query asks a party's worker about all of its workloads. Other errors are ignored here: the operation itself will report
-// them.
+// query asks a party's worker about all of its workloads. Other errors are ignored here: the operation itself will
+// report them.
 func (r *itemRun) nextWorkload(pending []int) (int, error) {
 	if len(pending) == 1 {
 		return pending[0], nil

@@ -1,7 +1,7 @@
 // Package attempt runs one attempt of an activity that changes something in a cluster. An attempt repeats rounds: read
 // the cluster, decide, write, wait for changes. It ends when the job is done, when it fails permanently, or when its
 // time is up: then it frees its worker slot with failure.NotReady, and the Temporal server schedules the next attempt.
-// What an attempt has learned passes to the next one as heartbeat details (operation.Progress).
+// What an attempt has learned passes to the next one as heartbeat details (workload.Progress).
 //
 // Jobs only read, decide and write. This package handles every other condition of the cluster, in the same way for all
 // jobs:

@@ -244,7 +244,7 @@ func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveMany
 // recordServing permanently records what an operation was asked to do. It is idempotent. A record that is refused does
 // not stop the operation: unrecorded is the reason.
 func (a *Activities) recordServing(ctx context.Context, in serving.NoteRequest) (unrecorded string, err error) {
-	err = failpoint.Around("serving.record.create", func() error { return a.createServingRecord(ctx, in) })
+	err = a.createServingRecord(ctx, in)
 	if isFinalRecordError(err) {
 		return err.Error(), nil
 	}
@@ -256,7 +256,9 @@ func (a *Activities) createServingRecord(ctx context.Context, in serving.NoteReq
 	if err != nil {
 		return err
 	}
-	return a.store.RecordServing(ctx, serving.NewReleaseRequest(started, in.Operation, in.Started))
+	return failpoint.Around("serving.record.create", func() error {
+		return a.store.RecordServing(ctx, serving.NewReleaseRequest(started, in.Operation, in.Started))
+	})
 }
 
 // completeServing writes the end of an operation into its record. A record that could not be written at the start is

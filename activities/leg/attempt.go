@@ -43,7 +43,8 @@ func (w *legAttempt) spentSeconds(a machine.Action) int64 {
 func (w *legAttempt) mayHandOver(err error) bool {
 	var app *temporal.ApplicationError
 	p := w.details.Progress()
-	return len(p.Parts) > 0 && len(p.Data) == 0 && !p.Modified && p.UnreachableSince == nil &&
+	begun := p.PartNumber == len(p.Parts)+1
+	return len(p.Parts) > 0 && (!begun || len(p.Data) == 0 && !p.Modified && p.UnreachableSince == nil) &&
 		errors.As(err, &app) && app.Type() == string(failure.NotReady)
 }
 

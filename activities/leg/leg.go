@@ -69,10 +69,16 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 // Leg runs a leg. It fails with the error of the action that ends it; the results of earlier actions are returned with
 // the failure (failure.Details.Leg), or with the cancellation. If an action waits for so long that the attempt frees
 // its worker slot, the leg ends with the results before it, and the next leg begins with that action.
-func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (_ machine.LegResult, err error) {
+func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.LegResult, error) {
 	w := newLegAttempt(ctx, a.options)
-	stop := w.startHeartbeats(ctx)
-	defer func() { stop(err == nil) }()
+	stop, well := w.startHeartbeats(ctx), false // a panic is not well
+	defer func() { stop(well) }()
+	result, err := a.run(ctx, w, in)
+	well = err == nil
+	return result, err
+}
+
+func (a *Activities) run(ctx context.Context, w *legAttempt, in machine.LegRequest) (machine.LegResult, error) {
 	ctx, end := workload.ShareReads(attempt.WithParent(ctx, w))
 	defer end()
 	leg := machine.NewLeg(in, w.completedParts())

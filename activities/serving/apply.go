@@ -2,7 +2,6 @@ package serving
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -205,15 +204,13 @@ func (b *applyLoop) finish(ctx context.Context, j *job, d *appsv1.Deployment) (e
 // releaseClaim releases the claim on the Deployment, unless it is not the operation's any more.
 func (j *job) releaseClaim(ctx context.Context) error {
 	held := jsonpatch.Annotation(workload.AnnotationClaimedBy)
-	patch, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test(held, j.req.Claim), jsonpatch.Remove(held),
+	patch := jsonpatch.Encode([]jsonpatch.Op{jsonpatch.Test(held, j.req.Claim), jsonpatch.Remove(held),
 		jsonpatch.Remove(jsonpatch.Label(workload.LabelClaimed))})
-	if err != nil {
+	err := failpoint.Around("serving.Deployment.free", func() error {
+		_, err := j.a.client.AppsV1().Deployments(j.req.Domain).Patch(ctx, j.req.Deployment, types.JSONPatchType, patch,
+			metav1.PatchOptions{FieldManager: serving.FieldManager})
 		return err
-	}
-	failpoint.Hit("serving.Deployment.free.before")
-	_, err = j.a.client.AppsV1().Deployments(j.req.Domain).Patch(ctx, j.req.Deployment, types.JSONPatchType, patch,
-		metav1.PatchOptions{FieldManager: serving.FieldManager})
-	failpoint.Hit("serving.Deployment.free.after")
+	})
 	if err != nil && (apierrors.IsNotFound(err) || apierrors.IsInvalid(err)) {
 		return nil // the claim is not this operation's any more
 	}

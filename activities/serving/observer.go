@@ -223,6 +223,8 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 	if err != nil {
 		return "", "", err
 	}
+	ctx, cancel := context.WithTimeout(ctx, kube.CallTimeout) // a list clears the client's own limit
+	defer cancel()
 	pods, err := a.client.CoreV1().Pods(d.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: selector.String(), Limit: maxPods})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/kube"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
@@ -90,6 +91,8 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 
 // list reads the objects of a Deployment from the API server, because the watch may lag behind recent writes.
 func (a *Activities) list(ctx context.Context, req serving.PartyRequest) ([]deleter, error) {
+	ctx, cancel := context.WithTimeout(ctx, kube.CallTimeout) // a list clears the client's own limit
+	defer cancel()
 	options := metav1.ListOptions{LabelSelector: belonging(req)}
 	var all []deleter
 	services, err := a.client.CoreV1().Services(req.Domain).List(ctx, options)

@@ -47,6 +47,8 @@ type Options struct {
 	// Fetcher configures how the party's pods fetch packages, and the addresses that they and this worker may fetch
 	// from.
 	Fetcher source.Fetcher
+	// Unbounded is a client without a timeout, for watches and for the lists of all workloads; nil: the client of New.
+	Unbounded kube.Typed
 	// Store is the party's package store; nil: it has none.
 	Store Store
 	// Namespaces are the namespaces that this worker serves; empty: all. A package that a pod template in one of them
@@ -91,6 +93,9 @@ func New(client kube.Typed, options Options) (*Activities, error) {
 	options.Logger = cmp.Or(options.Logger, slog.Default())
 	options.Retention, options.ListenFor = cmp.Or(options.Retention, defaultRetention),
 		cmp.Or(options.ListenFor, defaultListen)
+	if options.Unbounded == nil {
+		options.Unbounded = client
+	}
 	return &Activities{client: client, allow: allow, options: options, downloadSlots: make(chan struct{}, maxDownloads)},
 		nil
 }

@@ -54,7 +54,7 @@ type building struct {
 	podsReadAt time.Time
 }
 
-// buildProgress is the state that an attempt leaves for the next one (operation.Progress.Data).
+// buildProgress is the state that an attempt leaves for the next one (workload.Progress.Data).
 type buildProgress struct {
 	Job types.UID `json:"job"`
 }
@@ -165,7 +165,7 @@ func (b *building) pendingReason(pods []corev1.Pod) (string, time.Duration) {
 func (b *building) watch(job *batchv1.Job) func(context.Context) (<-chan struct{}, error) {
 	return func(ctx context.Context) (<-chan struct{}, error) {
 		seconds := int64(b.a.options.ListenFor/time.Second) + 1
-		changes, err := b.a.client.BatchV1().Jobs(b.req.Namespace).Watch(ctx, metav1.ListOptions{
+		changes, err := b.a.options.Unbounded.BatchV1().Jobs(b.req.Namespace).Watch(ctx, metav1.ListOptions{
 			FieldSelector: "metadata.name=" + job.Name, ResourceVersion: job.ResourceVersion, TimeoutSeconds: &seconds})
 		if err != nil {
 			return nil, err

@@ -36,6 +36,8 @@ func (a *Activities) job(ctx context.Context, req build.Request) (*batchv1.Job, 
 
 // podsOf returns the pods of a Job, newest first.
 func (a *Activities) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, kube.CallTimeout) // a list clears the client's own limit
+	defer cancel()
 	list, err := a.client.CoreV1().Pods(job.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
 	if err != nil {
@@ -49,11 +51,7 @@ func (a *Activities) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod
 // create creates the Job of a build if the party's policy allows it. When two requests race, one gets AlreadyExists and
 // reads again.
 func (a *Activities) create(ctx context.Context, req build.Request) error {
-	var job *batchv1.Job
-	err := failpoint.Around("build.create", func() (err error) {
-		job, err = a.createJob(ctx, req)
-		return err
-	})
+	job, err := a.createJob(ctx, req)
 	if err == nil {
 		a.options.Logger.InfoContext(ctx, "build started", "service", req.Service, "commit", req.Commit, "job",
 			req.Namespace+"/"+job.Name)
@@ -75,9 +73,11 @@ func (a *Activities) createJob(ctx context.Context, req build.Request, dryRun ..
 	if err != nil {
 		return nil, err
 	}
-	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(ctx, job,
-		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun})
-	return job, err
+	return job, failpoint.Around("build.create", func() error {
+		_, err := a.client.BatchV1().Jobs(req.Namespace).Create(ctx, job,
+			metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun})
+		return err
+	})
 }
 
 // template returns the Job template of an order. An unreachable home cluster is reported as NotReady, so that the build

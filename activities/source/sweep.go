@@ -105,7 +105,7 @@ func (a *Activities) referencedPackages(ctx context.Context) (sets.Set[string], 
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		apps := a.client.AppsV1()
+		apps := a.options.Unbounded.AppsV1()
 		for _, list := range []pager.ListPageFunc{listPage(apps.Deployments(namespace).List),
 			listPage(apps.StatefulSets(namespace).List), listPage(apps.DaemonSets(namespace).List),
 			listPage(apps.ReplicaSets(namespace).List), listPage(apps.ControllerRevisions(namespace).List)} {

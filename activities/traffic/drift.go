@@ -24,7 +24,7 @@ import (
 // DriftDetector detects changes by other clients to the objects that rollouts borrow or create in addition to their
 // workloads: Services, routes, objects that scripts change, and the additional kinds that it is given. It watches the
 // objects with the label of claimed objects and reports changes to the rollout. First of all it makes sure that a
-// pinned Service never selects zero ready pods (shelter.go). While nothing changes it sends no request.
+// pinned Service never selects zero ready pods (protect.go). While nothing changes it sends no request.
 type DriftDetector struct {
 	watch.Background
 	a        *Activities

@@ -112,7 +112,7 @@ func (r *Reader) keep(key serving.Source, in serving.Input) {
 }
 
 // requestTimeout limits a request to Temporal.
-const requestTimeout = 5 * time.Second
+const requestTimeout = 10 * time.Second
 
 func (r *Reader) read(ctx context.Context, key serving.Source) (serving.Input, error) {
 	var in serving.Input

@@ -43,7 +43,8 @@ type DriftDetector struct {
 	mu sync.Mutex
 	// missing are workloads that have left the watch and have not been read yet.
 	missing map[target]*claimedWorkload
-	// listener is called for each change of a holding.
+	// holdings are what rollouts with routings hold, by claim. listener is called for each change of one.
+	holdings map[string]heldWorkload
 	listener func(drift.Holding)
 }
 
@@ -51,7 +52,7 @@ type DriftDetector struct {
 func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Signaller) *DriftDetector {
 	s := &DriftDetector{activities: activities, temporal: temporal,
 		kinds:   watch.NewKinds(func(r schema.GroupVersionResource) bool { return watch.Served(d, r) }),
-		missing: map[target]*claimedWorkload{}, listener: func(drift.Holding) {}}
+		missing: map[target]*claimedWorkload{}, holdings: map[string]heldWorkload{}, listener: func(drift.Holding) {}}
 	s.reporter = drift.NewReporter(temporal, activities.options.Parties, activities.options.Logger, s.compare)
 	for key, w := range activities.notifier.watches {
 		w.Handle(s.handler(key))
@@ -246,16 +247,15 @@ func (r *claimedWorkload) detect(t target) *rollout.Observed {
 func (s *DriftDetector) Held(claim string) (drift.Holding, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for kind, w := range s.activities.notifier.watches {
-		for _, r := range w.By(byClaim, claim) {
-			if r.holding != nil {
-				h := *r.holding
-				_, h.ActiveHere = s.activities.notifier.followed.get(target{kind, r.Namespace, r.Name})
-				return h, true
-			}
-		}
-	}
-	return drift.Holding{}, false
+	h, is := s.holdings[claim]
+	_, h.ActiveHere = s.activities.notifier.followed.get(h.target)
+	return h.Holding, is
+}
+
+// heldWorkload is what a rollout holds, and its workload.
+type heldWorkload struct {
+	drift.Holding
+	target
 }
 
 // OnHolding implements drift.Holdings.
@@ -274,7 +274,9 @@ func (s *DriftDetector) publishHolding(r *claimedWorkload) {
 func (s *DriftDetector) handler(kind string) watch.Handler[*claimedWorkload] {
 	add := func(r *claimedWorkload, remember func()) {
 		s.mu.Lock()
-		remember()
+		if remember(); r.holding != nil {
+			s.holdings[r.claim] = heldWorkload{*r.holding, target{kind, r.Namespace, r.Name}}
+		}
 		s.mu.Unlock()
 		s.publishHolding(r)
 		s.reporter.Enqueue(target{kind, r.Namespace, r.Name})
@@ -284,7 +286,11 @@ func (s *DriftDetector) handler(kind string) watch.Handler[*claimedWorkload] {
 			add(r, func() { r.uncertain = initial && r.saved && r.rest == nil })
 		},
 		Updated: func(was, r *claimedWorkload) {
-			add(r, func() { r.inherit(was) })
+			add(r, func() {
+				if r.inherit(was); was.claim != r.claim {
+					delete(s.holdings, was.claim)
+				}
+			})
 		},
 		Deleted: func(r *claimedWorkload) { s.onRemoved(kind, r) },
 	}
@@ -307,6 +313,9 @@ func (s *DriftDetector) onRemoved(kind string, r *claimedWorkload) {
 	t := target{kind, r.Namespace, r.Name}
 	s.publishHolding(r)
 	s.mu.Lock()
+	if r.holding != nil {
+		delete(s.holdings, r.claim)
+	}
 	if (r.rest != nil || r.saved) && r.claim != "" {
 		s.missing[t] = r
 	}

@@ -222,7 +222,9 @@ func (n *notifier) useRevisions(k kind, namespace string) (release func()) {
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		w.users--
+		if w.users--; w.users > 0 {
+			return
+		}
 		w.releases++
 		at := w.releases
 		time.AfterFunc(revisionWatchIdle, func() {

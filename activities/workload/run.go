@@ -36,7 +36,7 @@ type operationJob struct {
 
 // Run brings one workload into the requested state and restores what it borrowed. It fails with a failure.Kind as the
 // error's type; NotReady is retried. Its progress passes from attempt to attempt as heartbeat details
-// (operation.Progress).
+// (workload.Progress).
 func (a *Activities) Run(ctx context.Context, req operation.Request) (workload.Result, error) {
 	if f := a.check(req); f != nil {
 		return workload.Result{}, attempt.ApplicationError(f)

@@ -70,8 +70,8 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 	}
 	created, changed, err := h.Home.PutPlan(c.Request().Context(), name, document)
 	return answer.Put(c, created, schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: slices.Concat([]schema.FieldProblem{}, start.NeverOpens("windows", "", document.Times), warnings,
-			refusals)}, err)
+		Warnings: append([]schema.FieldProblem{}, slices.Concat(start.NeverOpens("windows", "", document.Times), warnings,
+			refusals)...)}, err)
 }
 
 // sentPlan is a plan in a request body, with its warnings.

@@ -1452,69 +1452,6 @@ type GetRolloutHistoryParams struct {
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 }
 
-// JumpRolloutParams defines parameters for JumpRollout.
-type JumpRolloutParams struct {
-	// Party The party whose cluster has the workload; absent, `default`.
-	Party *Party `form:"party,omitempty" json:"party,omitempty"`
-
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// PauseRolloutParams defines parameters for PauseRollout.
-type PauseRolloutParams struct {
-	// Party The party whose cluster has the workload; absent, `default`.
-	Party *Party `form:"party,omitempty" json:"party,omitempty"`
-
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// PromoteRolloutParams defines parameters for PromoteRollout.
-type PromoteRolloutParams struct {
-	// Party The party whose cluster has the workload; absent, `default`.
-	Party *Party `form:"party,omitempty" json:"party,omitempty"`
-
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// ResumeRolloutParams defines parameters for ResumeRollout.
-type ResumeRolloutParams struct {
-	// Party The party whose cluster has the workload; absent, `default`.
-	Party *Party `form:"party,omitempty" json:"party,omitempty"`
-
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// RetryRolloutParams defines parameters for RetryRollout.
-type RetryRolloutParams struct {
-	// Party The party whose cluster has the workload; absent, `default`.
-	Party *Party `form:"party,omitempty" json:"party,omitempty"`
-
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// RollbackRolloutParams defines parameters for RollbackRollout.
-type RollbackRolloutParams struct {
-	// Party The party whose cluster has the workload; absent, `default`.
-	Party *Party `form:"party,omitempty" json:"party,omitempty"`
-
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// StopRolloutParams defines parameters for StopRollout.
-type StopRolloutParams struct {
-	// Party The party whose cluster has the workload; absent, `default`.
-	Party *Party `form:"party,omitempty" json:"party,omitempty"`
-
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
 // UndoRolloutParams defines parameters for UndoRollout.
 type UndoRolloutParams struct {
 	// Party The party whose cluster has the workload; absent, `default`.
@@ -1575,24 +1512,6 @@ type GetServingHistoryParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
-// PauseServingParams defines parameters for PauseServing.
-type PauseServingParams struct {
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// ResumeServingParams defines parameters for ResumeServing.
-type ResumeServingParams struct {
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// StopServingParams defines parameters for StopServing.
-type StopServingParams struct {
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
 // ListTasksParams defines parameters for ListTasks.
 type ListTasksParams struct {
 	// State Only tasks in this state; may be repeated.
@@ -1620,12 +1539,6 @@ type WatchTaskParams struct {
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
-// PauseTaskParams defines parameters for PauseTask.
-type PauseTaskParams struct {
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
 // GetTaskReportParams defines parameters for GetTaskReport.
 type GetTaskReportParams struct {
 	// Format The form of the report; it takes precedence over `Accept`.
@@ -1637,18 +1550,6 @@ type RerunTaskParams struct {
 	// IdempotencyKey Any text of 1 to 255 characters that is unique to this execution, such as a pipeline's run number.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// ResumeTaskParams defines parameters for ResumeTask.
-type ResumeTaskParams struct {
-	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
-	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
-}
-
-// StopTaskParams defines parameters for StopTask.
-type StopTaskParams struct {
 	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
@@ -1722,27 +1623,6 @@ type ValidateRolloutJSONRequestBody = RolloutRequest
 // ApproveRolloutJSONRequestBody defines body for ApproveRollout for application/json ContentType.
 type ApproveRolloutJSONRequestBody = RolloutVerbRequest
 
-// JumpRolloutJSONRequestBody defines body for JumpRollout for application/json ContentType.
-type JumpRolloutJSONRequestBody = RolloutVerbRequest
-
-// PauseRolloutJSONRequestBody defines body for PauseRollout for application/json ContentType.
-type PauseRolloutJSONRequestBody = RolloutVerbRequest
-
-// PromoteRolloutJSONRequestBody defines body for PromoteRollout for application/json ContentType.
-type PromoteRolloutJSONRequestBody = RolloutVerbRequest
-
-// ResumeRolloutJSONRequestBody defines body for ResumeRollout for application/json ContentType.
-type ResumeRolloutJSONRequestBody = RolloutVerbRequest
-
-// RetryRolloutJSONRequestBody defines body for RetryRollout for application/json ContentType.
-type RetryRolloutJSONRequestBody = RolloutVerbRequest
-
-// RollbackRolloutJSONRequestBody defines body for RollbackRollout for application/json ContentType.
-type RollbackRolloutJSONRequestBody = RolloutVerbRequest
-
-// StopRolloutJSONRequestBody defines body for StopRollout for application/json ContentType.
-type StopRolloutJSONRequestBody = RolloutVerbRequest
-
 // UndoRolloutJSONRequestBody defines body for UndoRollout for application/json ContentType.
 type UndoRolloutJSONRequestBody = RolloutUndoRequest
 
@@ -1770,32 +1650,14 @@ type PutServingJSONRequestBody = ServingSpec
 // ApproveServingJSONRequestBody defines body for ApproveServing for application/json ContentType.
 type ApproveServingJSONRequestBody = ServingVerbRequest
 
-// PauseServingJSONRequestBody defines body for PauseServing for application/json ContentType.
-type PauseServingJSONRequestBody = ServingVerbRequest
-
 // PutServingPolicyJSONRequestBody defines body for PutServingPolicy for application/json ContentType.
 type PutServingPolicyJSONRequestBody = ServingPolicy
-
-// ResumeServingJSONRequestBody defines body for ResumeServing for application/json ContentType.
-type ResumeServingJSONRequestBody = ServingVerbRequest
-
-// StopServingJSONRequestBody defines body for StopServing for application/json ContentType.
-type StopServingJSONRequestBody = ServingVerbRequest
 
 // ApproveTaskJSONRequestBody defines body for ApproveTask for application/json ContentType.
 type ApproveTaskJSONRequestBody = VerbRequest
 
-// PauseTaskJSONRequestBody defines body for PauseTask for application/json ContentType.
-type PauseTaskJSONRequestBody = VerbRequest
-
 // RerunTaskJSONRequestBody defines body for RerunTask for application/json ContentType.
 type RerunTaskJSONRequestBody = ExecuteRequest
-
-// ResumeTaskJSONRequestBody defines body for ResumeTask for application/json ContentType.
-type ResumeTaskJSONRequestBody = VerbRequest
-
-// StopTaskJSONRequestBody defines body for StopTask for application/json ContentType.
-type StopTaskJSONRequestBody = TaskStopRequest
 
 // PutTrafficRoutingJSONRequestBody defines body for PutTrafficRouting for application/json ContentType.
 type PutTrafficRoutingJSONRequestBody = TrafficRoutingDocument

@@ -85,10 +85,12 @@ func noSuchServing(id string) error {
 type servingReader struct {
 	*Handlers
 	viewContext serving.ViewContext
+	// asked are the AppImages and domains that were read, including those that do not exist.
+	asked map[string]bool
 }
 
 func newServingReader(h *Handlers) *servingReader {
-	return &servingReader{Handlers: h,
+	return &servingReader{Handlers: h, asked: map[string]bool{},
 		viewContext: serving.ViewContext{Images: map[string]kuscia.AppImageSpec{}, Queues: map[string]string{}}}
 }
 
@@ -109,8 +111,15 @@ func (r *servingReader) view(ctx context.Context, kd *kuscia.KusciaDeployment) (
 	return view, err
 }
 
+// repeated reports whether something was asked for before.
+func (r *servingReader) repeated(what string) bool {
+	before := r.asked[what]
+	r.asked[what] = true
+	return before
+}
+
 func (r *servingReader) readImage(ctx context.Context, name string) error {
-	if _, known := r.viewContext.Images[name]; known || declared.CheckName(name) != nil {
+	if r.repeated("image "+name) || declared.CheckName(name) != nil {
 		return nil
 	}
 	image, err := r.Home.GetAppImage(ctx, name)
@@ -121,7 +130,7 @@ func (r *servingReader) readImage(ctx context.Context, name string) error {
 }
 
 func (r *servingReader) readQueue(ctx context.Context, domain string) error {
-	if _, known := r.viewContext.Queues[domain]; known || declared.CheckName(domain) != nil {
+	if r.repeated("domain "+domain) || declared.CheckName(domain) != nil {
 		return nil
 	}
 	queue, known, err := r.Home.Queue(ctx, domain)

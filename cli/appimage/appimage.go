@@ -56,7 +56,6 @@ func newNoun(a *app.App) *images {
 		App: a, Command: "appimage", Name: "AppImage", Argument: "NAME", Calls: noun.Calls{
 			List:   apiclient.List((*client.Client).ListAppImages),
 			Get:    apiclient.Named((*client.Client).GetAppImage),
-			Put:    apiclient.NamedBodyWith((*client.Client).PutAppImageWithBody),
 			Delete: apiclient.Named((*client.Client).DeleteAppImage)},
 		Key:    func(i client.AppImage) string { return i.Name },
 		Note:   imageText,

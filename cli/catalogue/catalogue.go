@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
@@ -241,7 +240,13 @@ func readRoutings(a *app.App, files []string, where app.ScopeFlags, argument str
 
 // readRouting reads the name of one document. The engine validates the spec.
 func readRouting(file string, body []byte, where app.ScopeFlags, argument string) (manifest.Document, error) {
-	var head metav1.PartialObjectMetadata
+	var head struct {
+		Kind     string `json:"kind"`
+		Metadata struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+	}
 	d := manifest.Document{File: file, Body: body}
 	if err := yaml.Unmarshal(body, &head); err != nil {
 		return d, fmt.Errorf("%s: %s", file, render.OneLine(err.Error()))
@@ -251,20 +256,20 @@ func readRouting(file string, body []byte, where app.ScopeFlags, argument string
 			render.OneLine(head.Kind))
 	}
 	if argument == "" {
-		argument = head.Name
+		argument = head.Metadata.Name
 	}
 	if argument == "" {
 		return d, app.Usagef("%s:%d: the spec has no name: add the argument NAME, or use an object", file,
 			manifest.FirstLine(body))
 	}
 	if where.Namespace == "" {
-		where.Namespace = head.Namespace
+		where.Namespace = head.Metadata.Namespace
 	}
 	name, err := where.ParseName(argument)
 	if err != nil {
 		return d, err
 	}
-	for own, given := range map[string]string{head.Name: name.Name, head.Namespace: name.Namespace} {
+	for own, given := range map[string]string{head.Metadata.Name: name.Name, head.Metadata.Namespace: name.Namespace} {
 		if own != "" && own != given {
 			return d, app.Usagef("%s has %s, but the command line has %s: use only one of them", file, own, given)
 		}

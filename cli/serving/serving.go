@@ -59,15 +59,16 @@ for all.`,
 	return command
 }
 
-var calls = noun.Calls{List: apiclient.List((*client.Client).ListServings), Get: apiclient.Named(
-	(*client.Client).GetServing), Put: apiclient.NamedBodyWith((*client.Client).PutServingWithBody),
-	Delete: apiclient.Named((*client.Client).DeleteServing), History: apiclient.NamedWith(
-		(*client.Client).GetServingHistory), Watch: apiclient.NamedWith((*client.Client).WatchServing),
-	Verbs: map[string]apiclient.Call{string(serving.VerbApprove): apiclient.NamedBodyWith(
-		(*client.Client).ApproveServingWithBody), string(serving.VerbPause): apiclient.NamedBodyWith(
-		(*client.Client).PauseServingWithBody), string(serving.VerbResume): apiclient.NamedBodyWith(
-		(*client.Client).ResumeServingWithBody), string(serving.VerbStop): apiclient.NamedBodyWith(
-		(*client.Client).StopServingWithBody)}}
+var calls = noun.Calls{List: apiclient.List((*client.Client).ListServings),
+	Get:     apiclient.Named((*client.Client).GetServing),
+	Delete:  apiclient.Named((*client.Client).DeleteServing),
+	History: apiclient.NamedWith((*client.Client).GetServingHistory),
+	Watch:   apiclient.NamedWith((*client.Client).WatchServing),
+	Verbs: map[string]apiclient.Call{
+		string(serving.VerbApprove): apiclient.NamedBodyWith((*client.Client).ApproveServingWithBody),
+		string(serving.VerbPause):   apiclient.NamedBodyWith((*client.Client).PauseServingWithBody),
+		string(serving.VerbResume):  apiclient.NamedBodyWith((*client.Client).ResumeServingWithBody),
+		string(serving.VerbStop):    apiclient.NamedBodyWith((*client.Client).StopServingWithBody)}}
 
 func newNoun(a *app.App) *servings {
 	return &servings{

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.uber.org/fx"
@@ -42,7 +41,7 @@ type partyParts struct {
 	Process
 	Lifecycle fx.Lifecycle
 	Typed     kube.Typed
-	// Bounded is a client with a timeout for each request, for all but watches.
+	// Bounded is a client with a timeout for each request, for the activities of servings and sources.
 	Bounded kube.Typed `name:"bounded"`
 	Objects dynamic.Interface
 	// Home reads data that is not stored in workflow histories; nil in a party's own worker, which has no access to it.
@@ -52,7 +51,7 @@ type partyParts struct {
 // newBounded returns a client for the activities whose requests may take 5 seconds.
 func newBounded(config *rest.Config) (kube.Typed, error) {
 	config = rest.CopyConfig(config)
-	config.Timeout = 5 * time.Second
+	config.Timeout = kube.CallTimeout
 	return kube.NewTyped(config)
 }
 
@@ -79,8 +78,10 @@ func newSource(p partyParts) (*partysource.Activities, error) {
 	}
 	limits := source.DefaultLimits
 	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
-	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep, Policy: policy,
-		Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow, Limits: limits}}
+	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep,
+		Policy:    policy,
+		Unbounded: p.Typed, Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow,
+			Limits: limits}}
 	if p.Home != nil {
 		options.RecordedURL, options.Template = p.Home.PackageURL, p.Home.BuildTemplate
 	}
@@ -112,8 +113,8 @@ func newServings(p partyParts, temporal client.Client, reader *versions.Reader) 
 	return activities, nil
 }
 
-// driftModule detects changes by other clients to workloads being released and to the objects that route to them. It
-// is a module so that its detectors start before the worker.
+// driftModule detects changes by other clients to workloads being released and to the objects that route to them. It is
+// a module so that its detectors start before the worker.
 var driftModule = fx.Module("drift",
 	fx.Invoke(func(p partyParts, temporal client.Client, workloads *workload.Activities, routes *traffic.Activities) {
 		detector := workload.NewDriftDetector(workloads, p.Typed.Discovery(), temporal)

@@ -41,10 +41,16 @@ func NewTrafficRoutings(home trafficStore, objects dynamic.Interface, options Op
 		queue: watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
 	failed := warnUnwatched(options.Log, "TrafficRoutings", "the status of those without a release is not updated until "+
 		"the permissions of deploy/rbac/centre.yaml are granted")
-	c.cached = watch.New(watch.Untyped(objects, v1alpha1.TrafficRoutingResource), watch.Whole[*unstructured.Unstructured],
+	c.cached = watch.New(watch.Untyped(objects, v1alpha1.TrafficRoutingResource), withoutHistory,
 		watch.Options{Namespaces: options.Namespaces, Failed: failed}).
 		Handle(watch.OnChange(func(u *unstructured.Unstructured) { c.queue.Add(cache.MetaObjectToName(u)) }))
 	return c
+}
+
+// withoutHistory keeps of an object what decisions need.
+func withoutHistory(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	u.SetManagedFields(nil)
+	return u, nil
 }
 
 // Start starts the watch and the worker, and returns at once.

@@ -344,7 +344,8 @@ func (c *Controller) reduce(u *unstructured.Unstructured) (*kuscia.KusciaDeploym
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, kd); err != nil {
 		c.options.Log.Warn("cannot decode a KusciaDeployment: its unreachable parties are not reported until it is "+
 			"corrected", "name", u.GetName(), "error", err)
-		kd = &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName()}}
+		kd = &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(),
+			ResourceVersion: u.GetResourceVersion()}}
 	}
 	return kd, nil
 }

@@ -157,6 +157,7 @@ func TestQueueOfADomainIsCached_AndKeptWhileItCannotBeRead(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), queueWait)
 			defer cancel()
 			require.Equal(t, want, p.queue(ctx, "alice"), reason)
+			synctest.Wait() // the read has left home
 		}
 		expect("q-old", "it is read")
 		home.queue = "q-new"
@@ -167,12 +168,13 @@ func TestQueueOfADomainIsCached_AndKeptWhileItCannotBeRead(t *testing.T) {
 		expect("q-old", "the queue that was read last is kept, however long ago that was")
 		home.err = nil
 		expect("q-new", "it has moved")
-		home.queue, home.takes = "q-newer", time.Minute
 		time.Sleep(queueTTL)
+		home.queue, home.takes = "q-newer", time.Minute
 		began := time.Now()
 		expect("q-new", "a check does not wait longer for an answer")
 		require.Equal(t, queueWait, time.Since(began))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		home.takes = 0
 		expect("q-newer", "the answer came later")
 	})

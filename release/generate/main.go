@@ -33,6 +33,8 @@ func generate(what, file string) error {
 		body, err = guard.YAML(admission.Policies())
 	case "definition":
 		body, err = definition.Complete(text)
+	default:
+		err = fmt.Errorf("unknown manifest %q", what)
 	}
 	if err != nil {
 		return err

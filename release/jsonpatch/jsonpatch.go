@@ -42,9 +42,6 @@ func Replace(path string, value any) Op { return Op{Op: opReplace, Path: path, V
 // Remove removes a value, which must exist.
 func Remove(path string) Op { return Op{Op: opRemove, Path: path} }
 
-// Adds reports whether the operation is an add.
-func (o Op) Adds() bool { return o.Op == opAdd }
-
 // MarshalJSON keeps an empty value: an add without a value is not a valid operation.
 func (o Op) MarshalJSON() ([]byte, error) {
 	if o.Op == opRemove {

@@ -1,5 +1,5 @@
 // Package operation decides how the operations of a plan change one workload, and defines the messages between the
-// workflow, the party's worker and the centre. Rollouts use its types Snapshot and NextAction, too.
+// workflow, the party's worker and the centre.
 package operation
 
 import (

@@ -185,7 +185,7 @@ func (r recovery) move(move FinalMove, to Side) (out []string) {
 			out = append(out, r.restore("services", t.Service))
 		case move == RouteRemoveCanary:
 			out = append(out, r.kubectl("delete services %s --ignore-not-found", t.CanaryService()))
-		case t.Ingress != nil:
+		case move == RouteToStable && t.Ingress != nil:
 			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found",
 				t.Ingress.Name+strategy.CanarySuffix))
 		}

@@ -140,7 +140,7 @@ func SettledOn(annotations map[string]string) *SettledState {
 	return &s
 }
 
-// ParseSaved reads the value of operation.AnnotationRollout.
+// ParseSaved reads the value of workload.AnnotationRollout.
 func ParseSaved(text string) (*Saved, error) {
 	var s Saved
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -149,7 +149,7 @@ func ParseSaved(text string) (*Saved, error) {
 	return &s, nil
 }
 
-// SavedOn returns the value of operation.AnnotationRollout on a workload with these labels and annotations; "" if
+// SavedOn returns the value of workload.AnnotationRollout on a workload with these labels and annotations; "" if
 // nothing is saved, or if the value is a copy that kubectl rollout undo restored from a ReplicaSet. An undo keeps the
 // labels, and workload.LabelRollout names the release that saved something. If the claim is still that release's,
 // nothing was undone, and the value is returned as it is.

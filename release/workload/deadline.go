@@ -73,7 +73,7 @@ func Rank(holds ...bool) (rank int) {
 const gapLimit = 30 * time.Second
 
 // Progress is the state that an attempt leaves for the next one, and that observers see: the heartbeat details of
-// ActivityRun.
+// operation.ActivityRun and of a rollout's activities.
 type Progress struct {
 	// ElapsedSeconds is how much of the deadline is used.
 	ElapsedSeconds float64 `json:"elapsedSeconds"`

@@ -1,6 +1,7 @@
 package shares
 
 import (
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -10,7 +11,7 @@ func (o Objects) throughHTTPRoute(routing strategy.Routing, request Probe) ([]de
 	if route == nil {
 		return nil, MissingError{"HTTPRoute", routing.HTTPRoute}
 	}
-	rules := traffic.DigObjects(route, "spec", "rules")
+	rules := jsonpatch.DigObjects(route, "spec", "rules")
 	rule := chosenRule(rules, request)
 	if rule == nil && request.Path == "" {
 		request.Path = firstPath(rules, routing)
@@ -20,12 +21,12 @@ func (o Objects) throughHTTPRoute(routing strategy.Routing, request Probe) ([]de
 		return nil, noRule("HTTPRoute", routing.HTTPRoute, request)
 	}
 	var to []destination
-	for _, ref := range traffic.DigObjects(rule, "backendRefs") {
+	for _, ref := range jsonpatch.DigObjects(rule, "backendRefs") {
 		weight := int64(1)
 		if w, set := traffic.Number(ref["weight"]); set {
 			weight = w
 		}
-		to = append(to, destination{traffic.DigString(ref, "name"), float64(weight)})
+		to = append(to, destination{jsonpatch.DigString(ref, "name"), float64(weight)})
 	}
 	return to, nil
 }
@@ -48,7 +49,7 @@ func chosenRule(rules []traffic.Object, request Probe) traffic.Object {
 	var chosen traffic.Object
 	var best rank
 	for _, rule := range rules {
-		matches := traffic.DigObjects(rule, "matches")
+		matches := jsonpatch.DigObjects(rule, "matches")
 		if len(matches) == 0 {
 			matches = []traffic.Object{{}}
 		}
@@ -81,20 +82,20 @@ func meets(m traffic.Object, request Probe) (rank, bool) {
 		}
 		r[1] = len(value)
 	}
-	if method := traffic.DigString(m, "method"); method != "" {
+	if method := jsonpatch.DigString(m, "method"); method != "" {
 		if method != request.method() {
 			return r, false
 		}
 		r[2] = 1
 	}
-	headers, query := traffic.DigObjects(m, "headers"), traffic.DigObjects(m, "queryParams")
+	headers, query := jsonpatch.DigObjects(m, "headers"), jsonpatch.DigObjects(m, "queryParams")
 	for _, h := range headers {
-		if !meetsValue(h, header(request, traffic.DigString(h, "name"))) {
+		if !meetsValue(h, header(request, jsonpatch.DigString(h, "name"))) {
 			return r, false
 		}
 	}
 	for _, q := range query {
-		if !meetsValue(q, request.Query[traffic.DigString(q, "name")]) {
+		if !meetsValue(q, request.Query[jsonpatch.DigString(q, "name")]) {
 			return r, false
 		}
 	}
@@ -103,20 +104,20 @@ func meets(m traffic.Object, request Probe) (rank, bool) {
 }
 
 func meetsValue(m traffic.Object, value string) bool {
-	if traffic.DigString(m, "type") == string(strategy.MatchRegularExpression) {
-		return value != "" && traffic.FullMatch(traffic.DigString(m, "value"), value)
+	if jsonpatch.DigString(m, "type") == string(strategy.MatchRegularExpression) {
+		return value != "" && traffic.FullMatch(jsonpatch.DigString(m, "value"), value)
 	}
-	return value == traffic.DigString(m, "value")
+	return value == jsonpatch.DigString(m, "value")
 }
 
 // firstPath returns the path of the first rule that routes to the routing's Service.
 func firstPath(rules []traffic.Object, routing strategy.Routing) string {
 	for _, rule := range rules {
-		for _, ref := range traffic.DigObjects(rule, "backendRefs") {
-			if traffic.DigString(ref, "name") != routing.Service {
+		for _, ref := range jsonpatch.DigObjects(rule, "backendRefs") {
+			if jsonpatch.DigString(ref, "name") != routing.Service {
 				continue
 			}
-			for _, m := range traffic.DigObjects(rule, "matches") {
+			for _, m := range jsonpatch.DigObjects(rule, "matches") {
 				if kind, value := traffic.PathOf(m); kind != string(strategy.MatchRegularExpression) {
 					return value
 				}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -31,7 +32,7 @@ func (o Objects) throughIngress(routing strategy.Routing, request Probe) ([]dest
 	}
 	for _, canary := range o.Ingresses {
 		annotations, is := traffic.CanaryAnnotations(canary)
-		if !is || traffic.DigString(canary, "metadata", "name") == name {
+		if !is || jsonpatch.DigString(canary, "metadata", "name") == name {
 			continue
 		}
 		if service := backendOf(canary, host, path); service != "" {
@@ -115,20 +116,20 @@ func header(request Probe, name string) string {
 // probe leaves them empty.
 func entryOf(ingress traffic.Object, service string, request Probe) (host, path string, ok bool) {
 	host, path = request.Host, request.Path
-	for _, rule := range traffic.DigObjects(ingress, "spec", "rules") {
-		ruleHost := traffic.DigString(rule, "host")
+	for _, rule := range jsonpatch.DigObjects(ingress, "spec", "rules") {
+		ruleHost := jsonpatch.DigString(rule, "host")
 		if request.Host != "" && !hostMatches(ruleHost, request.Host) {
 			continue
 		}
-		for _, p := range traffic.DigObjects(rule, "http", "paths") {
-			if traffic.DigString(p, "backend", "service", "name") != service {
+		for _, p := range jsonpatch.DigObjects(rule, "http", "paths") {
+			if jsonpatch.DigString(p, "backend", "service", "name") != service {
 				continue
 			}
 			if host == "" {
 				host = strings.Replace(ruleHost, "*", "any", 1)
 			}
 			if path == "" {
-				path = cmp.Or(traffic.DigString(p, "path"), "/")
+				path = cmp.Or(jsonpatch.DigString(p, "path"), "/")
 			}
 			return host, path, true
 		}
@@ -143,14 +144,14 @@ func entryOf(ingress traffic.Object, service string, request Probe) (host, path 
 // the host's rules wins, an exact one first; then the default backend.
 func backendOf(ingress traffic.Object, host, path string) string {
 	best, service := -1, ""
-	for _, rule := range traffic.DigObjects(ingress, "spec", "rules") {
-		if !hostMatches(traffic.DigString(rule, "host"), host) {
+	for _, rule := range jsonpatch.DigObjects(ingress, "spec", "rules") {
+		if !hostMatches(jsonpatch.DigString(rule, "host"), host) {
 			continue
 		}
-		for _, p := range traffic.DigObjects(rule, "http", "paths") {
-			value := cmp.Or(traffic.DigString(p, "path"), "/")
+		for _, p := range jsonpatch.DigObjects(rule, "http", "paths") {
+			value := cmp.Or(jsonpatch.DigString(p, "path"), "/")
 			rank := len(value) * 2
-			switch traffic.DigString(p, "pathType") {
+			switch jsonpatch.DigString(p, "pathType") {
 			case "Exact":
 				if value != path {
 					continue
@@ -162,12 +163,12 @@ func backendOf(ingress traffic.Object, host, path string) string {
 				}
 			}
 			if rank > best {
-				best, service = rank, traffic.DigString(p, "backend", "service", "name")
+				best, service = rank, jsonpatch.DigString(p, "backend", "service", "name")
 			}
 		}
 	}
 	if best < 0 {
-		return traffic.DigString(ingress, "spec", "defaultBackend", "service", "name")
+		return jsonpatch.DigString(ingress, "spec", "defaultBackend", "service", "name")
 	}
 	return service
 }

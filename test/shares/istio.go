@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -15,8 +16,8 @@ func (o Objects) throughVirtualService(routing strategy.Routing, request Probe) 
 			continue
 		}
 		for _, vs := range o.Custom {
-			if traffic.DigString(vs, "kind") == traffic.KindVirtualService &&
-				traffic.DigString(vs, "metadata", "name") == ref.Name {
+			if jsonpatch.DigString(vs, "kind") == traffic.KindVirtualService &&
+				jsonpatch.DigString(vs, "metadata", "name") == ref.Name {
 				return virtualServiceTo(vs, routing, request)
 			}
 		}
@@ -28,9 +29,9 @@ func (o Objects) throughVirtualService(routing strategy.Routing, request Probe) 
 
 // virtualServiceTo uses the first rule that matches the request, as Istio does.
 func virtualServiceTo(vs traffic.Object, routing strategy.Routing, request Probe) ([]destination, error) {
-	rules := traffic.DigObjects(vs, "spec", "http")
+	rules := jsonpatch.DigObjects(vs, "spec", "http")
 	if len(rules) == 0 {
-		rules = append(traffic.DigObjects(vs, "spec", "tcp"), traffic.DigObjects(vs, "spec", "tls")...)
+		rules = append(jsonpatch.DigObjects(vs, "spec", "tcp"), jsonpatch.DigObjects(vs, "spec", "tls")...)
 	}
 	rule := firstMet(rules, request)
 	if rule == nil && request.Path == "" {
@@ -38,16 +39,16 @@ func virtualServiceTo(vs traffic.Object, routing strategy.Routing, request Probe
 		rule = firstMet(rules, request)
 	}
 	if rule == nil {
-		return nil, noRule(traffic.KindVirtualService, traffic.DigString(vs, "metadata", "name"), request)
+		return nil, noRule(traffic.KindVirtualService, jsonpatch.DigString(vs, "metadata", "name"), request)
 	}
-	routes := traffic.DigObjects(rule, "route")
+	routes := jsonpatch.DigObjects(rule, "route")
 	var to []destination
 	for _, r := range routes {
 		weight, set := traffic.Number(r["weight"])
 		if !set && len(routes) == 1 {
 			weight = 1
 		}
-		service, _, _ := strings.Cut(traffic.DigString(r, "destination", "host"), ".")
+		service, _, _ := strings.Cut(jsonpatch.DigString(r, "destination", "host"), ".")
 		to = append(to, destination{service, float64(weight)})
 	}
 	return to, nil
@@ -55,7 +56,7 @@ func virtualServiceTo(vs traffic.Object, routing strategy.Routing, request Probe
 
 func firstMet(rules []traffic.Object, request Probe) traffic.Object {
 	for _, rule := range rules {
-		matches := traffic.DigObjects(rule, "match")
+		matches := jsonpatch.DigObjects(rule, "match")
 		if len(matches) == 0 {
 			return rule
 		}
@@ -69,21 +70,21 @@ func firstMet(rules []traffic.Object, request Probe) traffic.Object {
 }
 
 func meetsIstio(m traffic.Object, request Probe) bool {
-	if uri := traffic.DigObject(m, "uri"); uri != nil && !meetsString(uri, request.path(), true) {
+	if uri := jsonpatch.DigObject(m, "uri"); uri != nil && !meetsString(uri, request.path(), true) {
 		return false
 	}
-	if method := traffic.DigObject(m, "method"); method != nil && !meetsString(method, request.method(), true) {
+	if method := jsonpatch.DigObject(m, "method"); method != nil && !meetsString(method, request.method(), true) {
 		return false
 	}
-	for name := range traffic.DigObject(m, "headers") {
+	for name := range jsonpatch.DigObject(m, "headers") {
 		value := header(request, name)
-		if !meetsString(traffic.DigObject(m, "headers", name), value, value != "") {
+		if !meetsString(jsonpatch.DigObject(m, "headers", name), value, value != "") {
 			return false
 		}
 	}
-	for name := range traffic.DigObject(m, "queryParams") {
+	for name := range jsonpatch.DigObject(m, "queryParams") {
 		value, present := request.Query[name]
-		if !meetsString(traffic.DigObject(m, "queryParams", name), value, present) {
+		if !meetsString(jsonpatch.DigObject(m, "queryParams", name), value, present) {
 			return false
 		}
 	}
@@ -109,13 +110,13 @@ func meetsString(m traffic.Object, value string, present bool) bool {
 
 func firstURI(rules []traffic.Object, routing strategy.Routing) string {
 	for _, rule := range rules {
-		for _, r := range traffic.DigObjects(rule, "route") {
-			if host, _, _ := strings.Cut(traffic.DigString(r, "destination", "host"), "."); host != routing.Service {
+		for _, r := range jsonpatch.DigObjects(rule, "route") {
+			if host, _, _ := strings.Cut(jsonpatch.DigString(r, "destination", "host"), "."); host != routing.Service {
 				continue
 			}
-			for _, m := range traffic.DigObjects(rule, "match") {
-				if uri := cmp.Or(traffic.DigString(m, "uri", "exact"),
-					traffic.DigString(m, "uri", "prefix")); uri != "" {
+			for _, m := range jsonpatch.DigObjects(rule, "match") {
+				if uri := cmp.Or(jsonpatch.DigString(m, "uri", "exact"),
+					jsonpatch.DigString(m, "uri", "prefix")); uri != "" {
 					return uri
 				}
 			}

@@ -7,6 +7,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -128,7 +129,7 @@ func (o Objects) endpoints(service string) []string {
 	seen := map[string]bool{}
 	var out []string
 	for _, slice := range o.EndpointSlices {
-		if traffic.DigString(slice, "metadata", "labels", discoveryv1.LabelServiceName) != service {
+		if jsonpatch.DigString(slice, "metadata", "labels", discoveryv1.LabelServiceName) != service {
 			continue
 		}
 		for _, name := range readyEndpoints(slice) {
@@ -145,13 +146,13 @@ func (o Objects) endpoints(service string) []string {
 // without a pod. By the rule of the EndpointSlice API, an endpoint without the condition ready is ready.
 func readyEndpoints(slice traffic.Object) []string {
 	var out []string
-	for _, e := range traffic.DigObjects(slice, "endpoints") {
-		if ready, set := traffic.Dig(e, "conditions", "ready").(bool); set && !ready {
+	for _, e := range jsonpatch.DigObjects(slice, "endpoints") {
+		if ready, set := jsonpatch.Dig(e, "conditions", "ready").(bool); set && !ready {
 			continue
 		}
-		name := traffic.DigString(e, "targetRef", "name")
+		name := jsonpatch.DigString(e, "targetRef", "name")
 		if name == "" {
-			if addresses, _ := traffic.Dig(e, "addresses").([]any); len(addresses) > 0 {
+			if addresses, _ := jsonpatch.Dig(e, "addresses").([]any); len(addresses) > 0 {
 				name, _ = addresses[0].(string)
 			}
 		}
@@ -165,7 +166,7 @@ func readyEndpoints(slice traffic.Object) []string {
 // find returns the object of that name, nil if there is none.
 func find(objects []traffic.Object, name string) traffic.Object {
 	for _, o := range objects {
-		if traffic.DigString(o, "metadata", "name") == name {
+		if jsonpatch.DigString(o, "metadata", "name") == name {
 			return o
 		}
 	}

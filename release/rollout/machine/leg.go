@@ -281,20 +281,23 @@ func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 // three rules make them safe in the states of later steps. What the leg may have pinned or routed counts as such, so
 // that a rollback restores it before the first pod. The pods are inspected before a Service is pinned to the stable
 // ones: none may be left. A step that a later one has followed makes no routes (madeBefore): traffic would go back to
-// stable pods that were replaced. Under a Rollout object a leg has one action, which Start has recorded; at a pause it
-// only checks the step; and a leg that finalises only restores.
+// stable pods that were replaced. Under a Rollout object a leg has one action, which Start has recorded; while the
+// step waits for an approval a leg makes no later step; and a leg that finalises only restores.
 func (m *Machine) loseLeg() {
 	if m.s.Stage == stageFinal {
 		return
 	}
 	m.s.MoveStarted, m.s.PodsUnsettled = true, true
 	st := m.setup.Spec.Strategy
-	onlyChecks := m.s.Status.CurrentStepState == rollout.StatePaused && m.pauses() && m.s.ApprovedVisit != m.s.Visit
-	if m.singleActionLegs() || !st.HasTraffic() || m.s.Ending != rollout.EndNone || m.s.Stage == stageAdopt ||
-		onlyChecks {
+	if m.singleActionLegs() || !st.HasTraffic() || m.s.Ending != rollout.EndNone || m.s.Stage == stageAdopt {
 		return
 	}
-	if m.s.Routed, m.s.RepeatsSteps, m.s.ChangeObserved = maybe, true, true; !st.DisableGenerateCanaryService {
+	m.s.Routed = maybe
+	if m.s.Status.CurrentStepState == rollout.StatePaused && m.pauses() && m.s.ApprovedVisit != m.s.Visit &&
+		m.step().PauseSeconds == nil {
+		return
+	}
+	if m.s.RepeatsSteps, m.s.ChangeObserved = true, true; !st.DisableGenerateCanaryService {
 		m.s.Pinned, m.s.CanaryServices = maybe, true
 	}
 }

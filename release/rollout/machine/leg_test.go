@@ -294,6 +294,18 @@ func TestLateRollback_EndsHealthy_WhenWorkloadWasReleased(t *testing.T) {
 	requireReleasedBefore(t, w)
 }
 
+// A stop to frozen leaves the workload with whatever it declares: its template says nothing about the ending.
+func TestStopToFrozen_EndsCancelled_WhenWorkloadWasReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, -1), aStep("100%", -1, 0)), 10)
+	w.byLegs()
+	w.send(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen, Actor: "ann"}, w.now)
+	for a := w.next(); a.Kind == ActFinish; a = w.next() {
+		w.m.Done(Result{Pods: rollout.MoveResult{Replicas: 10, Released: rollout.SideNew}}, w.now)
+	}
+	require.Equal(t, rollout.PhaseCancelled, w.m.Status().Phase)
+}
+
 func requireReleasedBefore(t *testing.T, w *world) {
 	t.Helper()
 	s := w.m.Status()

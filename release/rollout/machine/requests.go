@@ -80,7 +80,7 @@ func (a Action) deadline() (subject *rollout.Subject, key string) {
 	case ActMove:
 		return &a.Move.Subject, fmt.Sprintf("%s %t %t", a.Kind, a.Move.Halt, a.Move.Inspect)
 	case ActRoute:
-		return &a.Route.Subject, fmt.Sprintf("%s %t", a.Route.Action, a.shared)
+		return &a.Route.Subject, fmt.Sprintf("%s %t %t", a.Route.Action, a.shared, a.restores)
 	case ActFinish:
 		return &a.Finish.Subject, string(a.Finish.Action)
 	}

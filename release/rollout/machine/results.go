@@ -140,7 +140,9 @@ func (m *Machine) noteEarlierRelease(r rollout.BeginResult) {
 		!back && m.s.Ending != rollout.EndNone {
 		return
 	}
-	if m.s.Ending = rollout.EndSuccess; back {
+	// it was released last: its routes were restored before
+	m.s.AlreadyComplete, m.s.Ending, m.s.Status.Paused, m.s.PausedBy = true, rollout.EndSuccess, false, ""
+	if back {
 		m.s.ReleasedAs = rollout.SideNew
 	}
 }
@@ -300,7 +302,8 @@ func (m *Machine) nextFinalMove() {
 // acceptRelease ends the rollout with the version that the workload runs, if the workload was released before with
 // another than the ending wants: the result of that release was lost, and the command that reversed it came too late.
 func (m *Machine) acceptRelease(as rollout.Side) {
-	if m.s.Stage != stageFinal || as == "" {
+	reversed := m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndSuccess || m.s.Ending == rollout.EndNew
+	if m.s.Stage != stageFinal || as == "" || !reversed { // the others leave the workload with what it declares
 		return
 	}
 	m.s.ReleasedAs, m.s.RolledBackByTemplate = as, false

@@ -47,8 +47,11 @@ func Finish(tech Technique, req rollout.FinishRequest, seen Observed) NextAction
 // released with the other version: the result of the Finish that did so was lost, or another client did it.
 func alreadyReleased(req rollout.FinishRequest, seen Observed) NextAction {
 	fresh := cmp.Or(req.Template, seen.Expected, seen.Declared)
+	if p := req.Predicted; fresh == "" && p != nil && p.UID == seen.UID {
+		fresh = p.Template
+	}
 	isStable := req.StableTemplate != "" && seen.Template == req.StableTemplate
-	isNew := fresh != "" && seen.Template == fresh || fresh == "" && req.StableTemplate != "" && !isStable
+	isNew := fresh != "" && seen.Template == fresh
 	d := nothingToDo(seen, "it carries nothing of a rollout")
 	switch {
 	case isNew && !isStable && req.To == rollout.SideStable:

@@ -172,21 +172,23 @@ func TestFinish_ReportsVersion_OfReleasedWorkload(t *testing.T) {
 	}{
 		{"it was rolled back", stableTemplate, newTemplate, stableTemplate, rollout.SideStable, ""},
 		{"it is of the new version", newTemplate, newTemplate, stableTemplate, rollout.SideStable, rollout.SideNew},
-		{"the result with the new template was lost", newTemplate, "", stableTemplate, rollout.SideStable,
-			rollout.SideNew},
+		{"the result with the new template was lost, which the preflight has predicted", newTemplate, "", stableTemplate,
+			rollout.SideStable, rollout.SideNew},
+		{"a user has set another one, and the new template is unknown", "t-other", "", stableTemplate,
+			rollout.SideStable, ""},
 		{"the result of the claim was lost", newTemplate, newTemplate, "", rollout.SideStable, rollout.SideNew},
 		{"a user has repaired it with another one", "t-other", newTemplate, stableTemplate, rollout.SideStable, ""},
-		{"nothing is known of it", newTemplate, "", "", rollout.SideStable, ""},
 		{"it was finished", newTemplate, newTemplate, stableTemplate, rollout.SideNew, ""},
 		{"a user has repaired it to the stable version", stableTemplate, newTemplate, stableTemplate, rollout.SideNew,
 			rollout.SideStable},
 		{"both versions are the same", stableTemplate, stableTemplate, stableTemplate, rollout.SideNew, ""},
 	} {
-		seen := pods.Observed{Snapshot: workload.Snapshot{Replicas: 4}, Template: tc.live,
+		seen := pods.Observed{Snapshot: workload.Snapshot{Replicas: 4}, UID: "u-1", Template: tc.live,
 			Revisions: []pods.Revision{{Name: "web-2", Hash: "2", Template: newTemplate, HasCounts: true, Total: 4,
 				Ready: 4}}}
 		d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResumeAndRelease,
-			To: tc.to, Template: tc.fresh, StableTemplate: tc.stable}, seen)
+			To: tc.to, Template: tc.fresh, StableTemplate: tc.stable,
+			Predicted: &rollout.PredictedTemplate{Template: newTemplate, UID: "u-1", From: stableTemplate}}, seen)
 		require.Equal(t, workload.ActDone, d.Action, tc.reason)
 		require.Equal(t, tc.want, d.Numbers.Released, tc.reason)
 		if tc.want == rollout.SideNew {

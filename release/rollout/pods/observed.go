@@ -202,11 +202,9 @@ func (o Observed) allPods() []workload.Pod {
 	return slices.Concat(o.Pods, o.Extra.Pods)
 }
 
-// This file is about releases that return to an earlier revision, whose pod template is kept in its cluster.
-
-// RecalledRevision returns the revision that the request returns to: the one of the recorded pod template, else the one
-// of the recorded name, since an API server with newer defaults gives the same template another digest. false if the
-// cluster no longer keeps it.
+// RecalledRevision returns the revision, whose pod template its cluster keeps, that the request returns to: the one of
+// the recorded pod template, else the one of the recorded name, since an API server with newer defaults gives the same
+// template another digest. false if the cluster no longer keeps it.
 func (o Observed) RecalledRevision() (Revision, bool) {
 	if o.Recalled == nil {
 		return Revision{}, false

@@ -179,7 +179,10 @@ type difference struct {
 	was, now any
 }
 
-var containerImage = regexp.MustCompile(`ontainers\[([^\]]*)\]\.image$`)
+var (
+	containerPath  = regexp.MustCompile(`ontainers\[[^\]]*\]$`)
+	containerImage = regexp.MustCompile(`ontainers\[([^\]]*)\]\.image$`)
+)
 
 func (d difference) String() string {
 	if container := containerImage.FindStringSubmatch(d.path); container != nil {
@@ -212,7 +215,7 @@ func appendDifferences(found []difference, path string, was, now any, byNames fu
 	both := maps.Clone(a)
 	maps.Copy(both, b)
 	keys := slices.Sorted(maps.Keys(both))
-	if i := slices.Index(keys, "image"); i > 0 { // of a container its image comes first
+	if i := slices.Index(keys, "image"); i > 0 && containerPath.MatchString(path) { // its image comes first
 		keys = slices.Insert(slices.Delete(keys, i, i+1), 0, "image")
 	}
 	for _, key := range keys {

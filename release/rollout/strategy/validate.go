@@ -23,9 +23,13 @@ func (r *Reader) check(d *draft, refs ...catalog.WorkloadRef) {
 	if d.body == "" {
 		return // there was nothing to read; that error is already recorded
 	}
+	r.checkBody(d)
 	for _, ref := range refs {
 		r.checkStyle(d, ref)
 	}
+}
+
+func (r *Reader) checkBody(d *draft) {
 	r.checkSteps(d)
 	r.checkTrafficSource(d)
 	if d.PatchPodTemplateMetadata != nil && d.Style != StyleCanary {

@@ -72,8 +72,8 @@ type Borrowed struct {
 }
 
 // Borrowable is what a release may change of an object, and so what may be restored on it: a place, or what a script
-// may change. The original is saved in an annotation, which any client that may edit the object can change: it is
-// never applied to other places.
+// may change. The original is saved in an annotation, which any client that may edit the object can change: it is never
+// applied to other places.
 type Borrowable string
 
 // The kinds of Borrowable.
@@ -336,7 +336,8 @@ func (o object) driftError(kept []string) error {
 
 // tests returns what must still hold when the write arrives.
 func (o object) tests() []jsonpatch.Op {
-	out := []jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion", DigString(o.live, "metadata", "resourceVersion"))}
+	out := []jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion",
+		jsonpatch.DigString(o.live, "metadata", "resourceVersion"))}
 	if holder := o.Holder(); holder != "" {
 		out = append(out, jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationHeldBy), holder))
 	}
@@ -360,7 +361,7 @@ func NewCreated(name string, live Object) Created { return Created{object{name, 
 
 // Foreign reports whether an object of that name exists that no release created.
 func (c Created) Foreign() bool {
-	return c.live != nil && DigString(c.live, "metadata", "labels", strategy.LabelCanaryOf) == ""
+	return c.live != nil && jsonpatch.DigString(c.live, "metadata", "labels", strategy.LabelCanaryOf) == ""
 }
 
 // CheckClaim fails unless the claimant may change or delete the object.

@@ -32,17 +32,17 @@ var serverFields = []string{
 // addresses and node ports. It is of type ClusterIP instead of LoadBalancer, since requests arrive by the routes only.
 // A headless Service stays headless.
 func CanaryService(stable Object, name string, v Version) Object {
-	spec := clone(DigObject(stable, "spec"))
-	if DigString(spec, "clusterIP") != "None" {
+	spec := clone(jsonpatch.DigObject(stable, "spec"))
+	if jsonpatch.DigString(spec, "clusterIP") != "None" {
 		delete(spec, "clusterIP")
 	}
 	for _, field := range serverFields {
 		delete(spec, field)
 	}
-	if DigString(spec, "type") == "LoadBalancer" {
+	if jsonpatch.DigString(spec, "type") == "LoadBalancer" {
 		spec["type"] = "ClusterIP"
 	}
-	for _, port := range DigObjects(spec, "ports") {
+	for _, port := range jsonpatch.DigObjects(spec, "ports") {
 		delete(port, "nodePort")
 	}
 	spec["selector"] = jsonpatch.Normalise(v.selector(SelectorOf(stable)))
@@ -78,18 +78,21 @@ var CanarySelectorPaths = []string{pathSelector}
 // createdMetadata returns the metadata of an object that is created next to another: these annotations and the other's
 // labels, except reserved ones, the claim, and an owner reference, so that it is deleted with the other.
 func createdMetadata(of Object, name string, annotations map[string]string, v Version) Object {
-	annotations = maps.Clone(annotations)
-	maps.DeleteFunc(annotations, reserved)
-	annotations[rollout.AnnotationHeldBy] = v.Claim
+	kept := map[string]string{rollout.AnnotationHeldBy: v.Claim}
+	for name, value := range annotations {
+		if !reserved(name, value) {
+			kept[name] = value
+		}
+	}
 	labels := digStrings(of, "metadata", "labels")
 	labels[strategy.LabelCanaryOf], labels[workload.LabelClaimed] = strategy.CanaryOf(v.Workload),
 		workload.LabelClaimedValue
 	return Object{
-		"name": name, "namespace": DigString(of, "metadata", "namespace"),
-		"labels": jsonpatch.Normalise(labels), "annotations": jsonpatch.Normalise(annotations),
+		"name": name, "namespace": jsonpatch.DigString(of, "metadata", "namespace"),
+		"labels": jsonpatch.Normalise(labels), "annotations": jsonpatch.Normalise(kept),
 		"ownerReferences": []any{Object{
-			"apiVersion": DigString(of, "apiVersion"), "kind": DigString(of, "kind"),
-			"name": DigString(of, "metadata", "name"), "uid": DigString(of, "metadata", "uid"),
+			"apiVersion": jsonpatch.DigString(of, "apiVersion"), "kind": jsonpatch.DigString(of, "kind"),
+			"name": jsonpatch.DigString(of, "metadata", "name"), "uid": jsonpatch.DigString(of, "metadata", "uid"),
 		}},
 	}
 }
@@ -116,12 +119,12 @@ func PodLabels(workload Object) map[string]string {
 // not Services are left out; class, TLS and labels are the same. It fails with failure.Refused if nothing of the
 // Ingress leads to the Service.
 func CanaryIngress(stable Object, routing ServicePair, annotations map[string]string, v Version) (Object, error) {
-	spec := clone(DigObject(stable, "spec"))
+	spec := clone(jsonpatch.DigObject(stable, "spec"))
 	var rules []any
-	for _, rule := range DigObjects(spec, "rules") {
+	for _, rule := range jsonpatch.DigObjects(spec, "rules") {
 		var paths []any
-		for _, path := range DigObjects(rule, "http", "paths") {
-			if redirectToCanary(DigObject(path, "backend"), routing) {
+		for _, path := range jsonpatch.DigObjects(rule, "http", "paths") {
+			if redirectToCanary(jsonpatch.DigObject(path, "backend"), routing) {
 				paths = append(paths, path)
 			}
 		}
@@ -134,17 +137,18 @@ func CanaryIngress(stable Object, routing ServicePair, annotations map[string]st
 	if len(rules) > 0 {
 		spec["rules"] = rules
 	}
-	byDefault := redirectToCanary(DigObject(spec, "defaultBackend"), routing)
+	byDefault := redirectToCanary(jsonpatch.DigObject(spec, "defaultBackend"), routing)
 	if !byDefault {
 		delete(spec, "defaultBackend")
 	}
-	name := DigString(stable, "metadata", "name")
+	name := jsonpatch.DigString(stable, "metadata", "name")
 	if len(rules) == 0 && !byDefault {
 		return nil, refuse("Ingress %s has no rule that leads to Service %s: name another Ingress or another Service",
 			name, routing.Stable)
 	}
 	meta := createdMetadata(stable, name+strategy.CanarySuffix, annotations, v)
-	return Object{"apiVersion": DigString(stable, "apiVersion"), "kind": "Ingress", "metadata": meta, "spec": spec}, nil
+	return Object{"apiVersion": jsonpatch.DigString(stable, "apiVersion"), "kind": "Ingress", "metadata": meta,
+		"spec": spec}, nil
 }
 
 // SecondCanary returns, as "<host><path>", where another Ingress is a canary of what the release routes by the stable
@@ -158,7 +162,7 @@ func SecondCanary(stable, other Object, routing ServicePair) string {
 	eachPath(other, func(place string, _ Object) { theirs[place] = true })
 	found := ""
 	eachPath(stable, func(place string, backend Object) {
-		if found == "" && theirs[place] && DigString(backend, "service", "name") == routing.Stable {
+		if found == "" && theirs[place] && jsonpatch.DigString(backend, "service", "name") == routing.Stable {
 			found = place
 		}
 	})
@@ -168,19 +172,21 @@ func SecondCanary(stable, other Object, routing ServicePair) string {
 // eachPath calls do for each place that an Ingress routes. "*" as host means every host; the default backend is the
 // place "*".
 func eachPath(ingress Object, do func(place string, backend Object)) {
-	if backend := DigObject(ingress, "spec", "defaultBackend"); len(backend) > 0 {
+	if backend := jsonpatch.DigObject(ingress, "spec", "defaultBackend"); len(backend) > 0 {
 		do("*", backend)
 	}
-	for _, rule := range DigObjects(ingress, "spec", "rules") {
-		for _, path := range DigObjects(rule, "http", "paths") {
-			do(cmp.Or(DigString(rule, "host"), "*")+cmp.Or(DigString(path, "path"), "/"), DigObject(path, "backend"))
+	for _, rule := range jsonpatch.DigObjects(ingress, "spec", "rules") {
+		for _, path := range jsonpatch.DigObjects(rule, "http", "paths") {
+			do(cmp.Or(jsonpatch.DigString(rule, "host"), "*")+cmp.Or(jsonpatch.DigString(path, "path"), "/"),
+				jsonpatch.DigObject(path, "backend"))
 		}
 	}
 }
 
 // ingressClass returns the class of an Ingress, from its field or the legacy annotation; "" is the cluster's default.
 func ingressClass(ingress Object) string {
-	return cmp.Or(DigString(ingress, "spec", "ingressClassName"), annotationsOf(ingress)["kubernetes.io/ingress.class"])
+	return cmp.Or(jsonpatch.DigString(ingress, "spec", "ingressClassName"),
+		annotationsOf(ingress)["kubernetes.io/ingress.class"])
 }
 
 // ServicePair is the stable Service and the canary's; both are the same if there are no canary Services.
@@ -191,7 +197,7 @@ func (p ServicePair) Same() bool { return p.Stable == p.Canary }
 
 // redirectToCanary points a backend at the canary Service; it reports whether the backend was the stable Service.
 func redirectToCanary(backend Object, routing ServicePair) bool {
-	if DigString(backend, "service", "name") != routing.Stable {
+	if jsonpatch.DigString(backend, "service", "name") != routing.Stable {
 		return false
 	}
 	jsonpatch.Put(backend, "/service/name", routing.Canary)

@@ -39,9 +39,10 @@ func HTTPRoute(pair ServicePair, asks strategy.Traffic) func(original Object) (O
 // stable Service divides that Service's part exactly; by matches, a rule for the canary is put before it. Other rules
 // are unchanged.
 func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([]any, error) {
-	name := "HTTPRoute " + DigString(original, "metadata", "name")
-	r := routeWriter{name: name, namespace: DigString(original, "metadata", "namespace"), pair: pair, asks: asks}
-	rules, _ := Dig(original, "spec", "rules").([]any)
+	name := "HTTPRoute " + jsonpatch.DigString(original, "metadata", "name")
+	r := routeWriter{name: name, namespace: jsonpatch.DigString(original, "metadata", "namespace"), pair: pair,
+		asks: asks}
+	rules, _ := jsonpatch.Dig(original, "spec", "rules").([]any)
 	var out []any
 	for _, item := range rules {
 		rule, ok := item.(map[string]any)
@@ -86,14 +87,15 @@ type routeWriter struct {
 // backend returns the index of the first of a rule's backends that is this Service in the route's namespace, -1 for
 // none.
 func (r *routeWriter) backend(rule Object, service string) int {
-	return slices.IndexFunc(DigObjects(rule, "backendRefs"), func(ref Object) bool {
+	return slices.IndexFunc(jsonpatch.DigObjects(rule, "backendRefs"), func(ref Object) bool {
 		return r.isService(ref, service)
 	})
 }
 
 func (r *routeWriter) isService(ref Object, service string) bool {
-	return DigString(ref, "name") == service && DigString(ref, "group") == "" && cmp.Or(DigString(ref, "kind"),
-		"Service") == "Service" && cmp.Or(DigString(ref, "namespace"), r.namespace) == r.namespace
+	return jsonpatch.DigString(ref, "name") == service && jsonpatch.DigString(ref, "group") == "" &&
+		cmp.Or(jsonpatch.DigString(ref, "kind"),
+			"Service") == "Service" && cmp.Or(jsonpatch.DigString(ref, "namespace"), r.namespace) == r.namespace
 }
 
 // byWeight divides the part of each backend that is the stable Service between it and the canary. The parts of all
@@ -108,7 +110,7 @@ func (r *routeWriter) byWeight(rule Object) ([]any, error) {
 	w := int64(*r.asks.Weight)
 	var refs []any
 	var weights []int64
-	backends := DigObjects(rule, "backendRefs")
+	backends := jsonpatch.DigObjects(rule, "backendRefs")
 	for _, ref := range backends {
 		own, said := Number(ref["weight"])
 		switch {
@@ -176,17 +178,18 @@ func (r *routeWriter) limits(rules []any) error {
 	}
 	all := 0
 	for _, rule := range objectsOf(rules) {
-		matches := DigObjects(rule, "matches")
+		matches := jsonpatch.DigObjects(rule, "matches")
 		all += len(matches)
 		if len(matches) > maxMatches {
 			return refuse("a rule of %s would have %d matches, the most is %d: ask for fewer matches", r.name,
 				len(matches), maxMatches)
 		}
-		if refs := len(DigObjects(rule, "backendRefs")); refs > maxBackendRefs {
+		if refs := len(jsonpatch.DigObjects(rule, "backendRefs")); refs > maxBackendRefs {
 			return refuse("a rule of %s would have %d backends, the most is %d", r.name, refs, maxBackendRefs)
 		}
 		for _, m := range matches {
-			if len(DigObjects(m, "headers")) > maxValues || len(DigObjects(m, "queryParams")) > maxValues {
+			if len(jsonpatch.DigObjects(m, "headers")) > maxValues ||
+				len(jsonpatch.DigObjects(m, "queryParams")) > maxValues {
 				return refuse("a match of %s would have more than %d headers or query parameters: ask for fewer",
 					r.name, maxValues)
 			}
@@ -214,13 +217,13 @@ func (r *routeWriter) addHeaderModifier(holder Object) error {
 	filters, _ := clone(holder["filters"]).([]any)
 	filter := Object{"type": filterHeaders}
 	if i := slices.IndexFunc(objectsOf(filters), func(f Object) bool {
-		return DigString(f, "type") == filterHeaders
+		return jsonpatch.DigString(f, "type") == filterHeaders
 	}); i >= 0 {
 		filter = objectsOf(filters)[i]
 	} else {
 		filters = append(filters, filter)
 	}
-	modifier := mergedModifier(DigObject(filter, fieldHeaders), asked)
+	modifier := mergedModifier(jsonpatch.DigObject(filter, fieldHeaders), asked)
 	filter[fieldHeaders], holder["filters"] = modifier, filters
 	for _, part := range []string{"set", "add", "remove"} {
 		if list, _ := modifier[part].([]any); len(list) > maxValues {
@@ -232,10 +235,10 @@ func (r *routeWriter) addHeaderModifier(holder Object) error {
 
 // mergedModifier returns one modifier that does what the route's own does, and then the step's.
 func mergedModifier(own Object, asked *strategy.HeaderModifier) Object {
-	set, add := DigObjects(own, "set"), DigObjects(own, "add")
+	set, add := jsonpatch.DigObjects(own, "set"), jsonpatch.DigObjects(own, "add")
 	remove, _, _ := unstructured.NestedStringSlice(own, "remove")
 	named := func(name string) func(Object) bool {
-		return func(m Object) bool { return strings.EqualFold(DigString(m, "name"), name) }
+		return func(m Object) bool { return strings.EqualFold(jsonpatch.DigString(m, "name"), name) }
 	}
 	forget := func(name string) {
 		set, add = slices.DeleteFunc(set, named(name)), slices.DeleteFunc(add, named(name))
@@ -253,7 +256,7 @@ func mergedModifier(own Object, asked *strategy.HeaderModifier) Object {
 		// A name may occur only once in a list: an earlier entry takes the value in.
 		there := slices.Concat(add, set)
 		if i := slices.IndexFunc(there, named(h.Name)); i >= 0 {
-			there[i]["value"] = DigString(there[i], "value") + "," + h.Value
+			there[i]["value"] = jsonpatch.DigString(there[i], "value") + "," + h.Value
 		} else {
 			add = append(add, Object{"name": h.Name, "value": h.Value})
 		}

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // byMatches puts a rule for the canary before a stable rule: the same rule, with its matches narrowed by each of the
 // step's.
 func (r *routeWriter) byMatches(rule Object) ([]any, error) {
-	own := DigObjects(rule, "matches")
+	own := jsonpatch.DigObjects(rule, "matches")
 	if len(own) == 0 {
 		own = []Object{{"path": Object{"type": string(strategy.MatchPathPrefix), "value": "/"}}}
 	}
@@ -39,7 +40,7 @@ func (r *routeWriter) byMatches(rule Object) ([]any, error) {
 	if err := r.addHeaderModifier(canary); err != nil {
 		return nil, err
 	}
-	refs := DigObjects(rule, "backendRefs")
+	refs := jsonpatch.DigObjects(rule, "backendRefs")
 	ref := clone(refs[r.backend(rule, r.pair.Stable)])
 	ref["name"], ref["weight"] = r.pair.Canary, int64(1)
 	canary["backendRefs"] = []any{ref}
@@ -62,7 +63,7 @@ func (r *routeWriter) intersectMatch(own Object, asked strategy.Match) (m Object
 		asked []strategy.ValueMatch
 		fold  bool
 	}{{"headers", asked.Headers, true}, {"queryParams", asked.QueryParams, false}} {
-		values, possible, err := r.intersectValues(DigObjects(own, part.field), part.asked, part.fold)
+		values, possible, err := r.intersectValues(jsonpatch.DigObjects(own, part.field), part.asked, part.fold)
 		if err != nil || !possible {
 			return nil, false, err
 		}
@@ -112,7 +113,7 @@ func (r *routeWriter) intersectValues(own []Object, asked []strategy.ValueMatch,
 	for _, a := range asked {
 		theirs := Object{"type": string(a.Type), "name": a.Name, "value": a.Value}
 		i := slices.IndexFunc(values, func(v any) bool {
-			have := DigString(v.(map[string]any), "name")
+			have := jsonpatch.DigString(v.(map[string]any), "name")
 			return have == a.Name || fold && strings.EqualFold(have, a.Name)
 		})
 		if i < 0 {
@@ -120,8 +121,9 @@ func (r *routeWriter) intersectValues(own []Object, asked []strategy.ValueMatch,
 			continue
 		}
 		have, _ := values[i].(map[string]any)
-		mine := strategy.PathMatch{Type: strategy.MatchType(cmp.Or(DigString(have, "type"), string(strategy.MatchExact))),
-			Value: DigString(have, "value")}
+		mine := strategy.PathMatch{Type: strategy.MatchType(
+			cmp.Or(jsonpatch.DigString(have, "type"), string(strategy.MatchExact))),
+			Value: jsonpatch.DigString(have, "value")}
 		wanted := strategy.PathMatch{Type: a.Type, Value: a.Value}
 		switch {
 		case covers(wanted, mine):
@@ -146,8 +148,8 @@ func FullMatch(expression, text string) bool {
 
 // PathOf returns a match's path with the defaults of the Gateway API.
 func PathOf(m Object) (kind, value string) {
-	return cmp.Or(DigString(m, "path", "type"), string(strategy.MatchPathPrefix)),
-		cmp.Or(DigString(m, "path", "value"), "/")
+	return cmp.Or(jsonpatch.DigString(m, "path", "type"), string(strategy.MatchPathPrefix)),
+		cmp.Or(jsonpatch.DigString(m, "path", "value"), "/")
 }
 
 // PrefixMatches compares element by element: /a is a prefix of /a and /a/b, not of /ab.

@@ -6,8 +6,9 @@ package traffic
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"slipway.io/slipway/release/jsonpatch"
 )
 
 // Object is an object, or a part of one, as JSON: map[string]any, []any, string, bool, int64, float64 and nil.
@@ -19,30 +20,6 @@ func clone[T any](value T) T {
 		return value // nil of an interface type
 	}
 	return c
-}
-
-// Dig returns the value at a path of member names, nil if there is none.
-func Dig(o Object, path ...string) any {
-	value, _, _ := unstructured.NestedFieldNoCopy(o, path...)
-	return value
-}
-
-// DigObject returns the object at a path, nil if there is none.
-func DigObject(o Object, path ...string) Object {
-	m, _ := Dig(o, path...).(map[string]any)
-	return m
-}
-
-// DigString returns the string at a path, "" if there is none.
-func DigString(o Object, path ...string) string {
-	s, _ := Dig(o, path...).(string)
-	return s
-}
-
-// DigObjects returns the elements of a list that are objects.
-func DigObjects(o Object, path ...string) []Object {
-	list, _ := Dig(o, path...).([]any)
-	return objectsOf(list)
 }
 
 func objectsOf(list []any) []Object {
@@ -58,7 +35,7 @@ func objectsOf(list []any) []Object {
 // digStrings returns the members of a map whose values are strings.
 func digStrings(o Object, path ...string) map[string]string {
 	out := map[string]string{}
-	for name, value := range DigObject(o, path...) {
+	for name, value := range jsonpatch.DigObject(o, path...) {
 		if s, ok := value.(string); ok {
 			out[name] = s
 		}

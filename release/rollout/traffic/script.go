@@ -82,12 +82,12 @@ func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Objec
 		canary = int64(*asks.Weight)
 	}
 	data := Object{
-		"spec":        clone(Dig(original, "spec")),
+		"spec":        clone(jsonpatch.Dig(original, "spec")),
 		"labels":      jsonpatch.Normalise(digStrings(original, "metadata", "labels")),
 		"annotations": jsonpatch.Normalise(ownAnnotations(original)),
 	}
 	in := Object{
-		"data": data, "namespace": DigString(original, "metadata", "namespace"),
+		"data": data, "namespace": jsonpatch.DigString(original, "metadata", "namespace"),
 		"canaryWeight": canary, "stableWeight": 100 - canary, "canaryService": pair.Canary,
 		"stableService": pair.Stable,
 	}
@@ -199,5 +199,5 @@ func originalSpecOf(original Object) string {
 		Spec        any               `json:"spec,omitempty"`
 		Labels      map[string]string `json:"labels,omitempty"`
 		Annotations map[string]string `json:"annotations,omitempty"`
-	}{Dig(original, "spec"), labels, ownAnnotations(original)}))
+	}{jsonpatch.Dig(original, "spec"), labels, ownAnnotations(original)}))
 }

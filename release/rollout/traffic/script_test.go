@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/rollout/traffic/sandbox"
@@ -145,6 +146,14 @@ spec:
   - host: a.example
     http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: order-canary, port: {number: 80}}}}]}
 `), got)
+}
+
+// A preflight derives the canary without annotations of its own.
+func TestCanaryIngress_WithoutAnnotations(t *testing.T) {
+	t.Parallel()
+	got, err := traffic.CanaryIngress(object(t, usersIngress), pair, nil, traffic.Version{Workload: "order", Claim: "me"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"slipway.io/held-by": "me"}, jsonpatch.DigObject(got, "metadata", "annotations"))
 }
 
 // A second canary is one of the same class, host and path, with any backend.

@@ -71,7 +71,7 @@ func (p Policy) violations(c corev1.Container) []string {
 	if p.ImagePrefixes != nil && !slices.ContainsFunc(p.ImagePrefixes, func(prefix string) bool {
 		return comesFrom(c.Image, prefix)
 	}) {
-		broken = append(broken, violation(ruleImages, of+"image %s comes from none of %s", c.Image,
+		broken = append(broken, violation(ruleImages, "%simage %s comes from none of %s", of, c.Image,
 			strings.Join(p.ImagePrefixes, ", ")))
 	}
 	return append(broken, p.requests(of, privileges(c.SecurityContext), secretsOf(c))...)
