@@ -152,7 +152,9 @@ var (
 )
 
 // Kinds are all kinds; only tests change them. To support another kind with the behaviour of one of these, add a line
-// here, and permissions to deploy/rbac; then run `make generate`. Plans act on the kinds of apps/v1 only.
+// here, permissions to deploy/rbac (rollouts.yaml for the server; for the parties a file like party-kruise.yaml, which
+// the chart's templates/rbac.yaml and values name), and the kind to the tables in docs; then run `make generate`. Plans
+// act on the kinds of apps/v1 only.
 var Kinds = []Kind{
 	{Resource: apps.WithResource("deployments"), Kind: "Deployment", Short: "deploy", Controller: deployment},
 	{Resource: apps.WithResource("statefulsets"), Kind: "StatefulSet", Short: "sts", Controller: statefulSet},
