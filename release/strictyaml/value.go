@@ -185,9 +185,6 @@ func (m Mapping) refuseKey(key *yaml.Node, path, reason string) {
 	found.errors = append(found.errors, FieldError{Item: m.value.item, Field: path, Line: key.Line, Reason: reason})
 }
 
-// Path returns the path of the mapping.
-func (m Mapping) Path() string { return m.value.path }
-
 // Field returns the value of a key; it may be absent.
 func (m Mapping) Field(key string) Value {
 	return Value{found: m.value.found, node: m.fields[key], item: m.value.item, path: Join(m.value.path, key)}
