@@ -88,6 +88,10 @@ deployPlanItems:
 	}
 	require.False(t, decode[schema.PutPlanResult](
 		e.call("PUT", path, document, yamlBody).is(http.StatusOK, "it exists already")).Changed)
+	e.putService("333")
+	sound := e.call("PUT", "/api/v1/plans/sound", "deployPlanItems:\n- {serviceId: 333, deployment: RESTART}\n", yamlBody)
+	require.Contains(t, sound.is(http.StatusCreated, "it is new").body, `"warnings":[]`, "a list is never null")
+	e.call("DELETE", "/api/v1/plans/sound", "")
 	got := decode[plan.Document](e.call("GET", path, ""))
 	require.Equal(t, plan.ServiceID("0111"), got.Items[0].ServiceID, "the spelling is kept")
 	asYAML := e.call("GET", path, "", "Accept: text/yaml").body
