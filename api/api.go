@@ -30,6 +30,7 @@ import (
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/parties"
 	"slipway.io/slipway/api/plans"
+	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/servings"
@@ -78,7 +79,7 @@ func New(deps Deps) (*API, error) {
 	h := newHandlers(deps, page)
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	e.HTTPErrorHandler = h.answerError
+	e.HTTPErrorHandler = problem.Handler(h.Log)
 	known := operations(spec)
 	e.Use(nameSpan, assignRequestID, answer.LogRequests(h.Log, "request", probes...), h.recoverPanics,
 		guardRequests(deps.Guard, known), rejectUnknownQuery(known), h.dropCacheAfterWrite)

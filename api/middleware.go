@@ -1,9 +1,7 @@
 package api
 
 import (
-	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,8 +34,6 @@ func assignRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-func requestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
-
 // probes are requested every few seconds by monitoring; they are logged at debug level.
 var probes = []string{"/healthz", "/readyz", "/metrics"}
 
@@ -60,7 +56,7 @@ func (h *handlers) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 				if abort, ok := value.(error); ok && errors.Is(abort, http.ErrAbortHandler) {
 					panic(value) // handlers panic with it to make net/http close the connection
 				}
-				h.Log.Error("panic in a handler", "request", requestID(c), "panic", value, "stack",
+				h.Log.Error("panic in a handler", "request", problem.RequestID(c), "panic", value, "stack",
 					string(debug.Stack()))
 				err = fmt.Errorf("panic: %v", value)
 			}
@@ -149,35 +145,3 @@ func rejectUnknownQuery(known map[string]operation) echo.MiddlewareFunc {
 		}
 	}
 }
-
-// answerError is the only place that turns errors into responses.
-func (h *handlers) answerError(err error, c echo.Context) {
-	if c.Response().Committed {
-		return // an event stream has begun: its status can no longer change
-	}
-	if errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil {
-		c.Response().Status = statusClientClosedRequest // for the log only: the client has disconnected
-		return
-	}
-	answer := problem.Of(err).Problem
-	answer.Instance = c.Request().URL.Path
-	answer.RequestID = requestID(c)
-	if answer.Status >= http.StatusInternalServerError {
-		h.Log.Warn("request failed", "request", answer.RequestID, "method", c.Request().Method, "path", answer.Instance,
-			"status", answer.Status, "error", err)
-	}
-	c.Response().Header().Set(echo.HeaderContentType, "application/problem+json")
-	if answer.Type == problem.Limited.Type() {
-		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
-	}
-	c.Response().WriteHeader(answer.Status)
-	if c.Request().Method == http.MethodHead {
-		return
-	}
-	if err := json.NewEncoder(c.Response()).Encode(answer); err != nil {
-		h.Log.Debug("answer not sent", "request", answer.RequestID, "error", err)
-	}
-}
-
-// statusClientClosedRequest is the logged status of a request whose client disconnected (nginx's 499).
-const statusClientClosedRequest = 499

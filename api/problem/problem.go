@@ -3,8 +3,10 @@ package problem
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -263,3 +265,39 @@ func TemporalUnavailable(err error) bool {
 		Has[*serviceerror.ResourceExhausted](err) || Has[*serviceerror.Canceled](err) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
+
+// Handler returns the only place that turns errors into responses of the API.
+func Handler(log *slog.Logger) echo.HTTPErrorHandler {
+	return func(err error, c echo.Context) {
+		if c.Response().Committed {
+			return // an event stream has begun: its status can no longer change
+		}
+		if errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil {
+			c.Response().Status = statusClientClosedRequest // for the log only: the client has disconnected
+			return
+		}
+		answer := Of(err).Problem
+		answer.Instance, answer.RequestID = c.Request().URL.Path, RequestID(c)
+		if answer.Status >= http.StatusInternalServerError {
+			log.Warn("request failed", "request", answer.RequestID, "method", c.Request().Method, "path", answer.Instance,
+				"status", answer.Status, "error", err)
+		}
+		c.Response().Header().Set(echo.HeaderContentType, "application/problem+json")
+		if answer.Type == Limited.Type() {
+			c.Response().Header().Set(echo.HeaderRetryAfter, "1")
+		}
+		c.Response().WriteHeader(answer.Status)
+		if c.Request().Method == http.MethodHead {
+			return
+		}
+		if err := json.NewEncoder(c.Response()).Encode(answer); err != nil {
+			log.Debug("answer not sent", "request", answer.RequestID, "error", err)
+		}
+	}
+}
+
+// RequestID returns the ID of a request, which its response has in the header X-Request-ID.
+func RequestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
+
+// statusClientClosedRequest is the logged status of a request whose client disconnected (nginx's 499).
+const statusClientClosedRequest = 499

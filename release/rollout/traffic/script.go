@@ -23,7 +23,7 @@ const (
 // scripts for them, and for no others.
 const ScriptsConfigMap = "slipway-traffic-scripts"
 
-//go:embed scripts/*.lua
+//go:embed *.lua
 var builtIn embed.FS
 
 // Script identifies a script: Key is its key in a ConfigMap, File is the built-in one, "" if there is none.
@@ -54,7 +54,7 @@ func CustomScript(ref strategy.ObjectRef) Script {
 
 // BuiltIn returns the source of the built-in script, "" if there is none.
 func (s Script) BuiltIn() string {
-	source, _ := builtIn.ReadFile("scripts/" + s.File + ".lua")
+	source, _ := builtIn.ReadFile(s.File + ".lua")
 	return string(source)
 }
 

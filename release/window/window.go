@@ -1,3 +1,6 @@
+// Package window decides when a release may start work: not before a time, within release windows, and outside freezes.
+// All calendar arithmetic is here. It depends on time zone data, so workflows must not call it: they ask the centre by
+// an activity.
 package window
 
 import (
