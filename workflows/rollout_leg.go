@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -65,17 +66,23 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 		if timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&progress) == nil {
 			end.Parts, end.SpentSeconds = progress.Parts, progress.SpentSeconds()
 		}
+		// the cause is the failure of the attempt before one that no worker took up
+		ran := timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START || timeout.Unwrap() != nil
+		end.Unknown = ran && !progress.Complete
 	case errors.As(a.err, &canceled):
 		// Cancelled while no attempt ran: Temporal's server answers, without the heartbeat of the last one. If that
 		// one ended by itself, nothing was done in this leg yet; if its worker died, more may have been done.
-		end.Unknown = !canceled.HasDetails() || canceled.Details(&end.LegResult) != nil
+		if !canceled.HasDetails() || canceled.Details(&end.LegResult) != nil {
+			end.Unknown = true
+		}
 		if end.Stopped = a.stopped; a.stopped {
 			return end
 		}
 	default:
 		details := detailsOf(a.err)
+		end.Unknown = details.LegUnknown
 		if len(details.Leg) > 0 && json.Unmarshal(details.Leg, &end.Parts) != nil {
-			end.Parts = nil
+			end.Parts, end.Unknown = nil, true
 		}
 		if end.Stopped = a.stopped && endsAttempt(a.err); end.Stopped {
 			end.SpentSeconds = details.SpentSeconds

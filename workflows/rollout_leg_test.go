@@ -25,6 +25,7 @@ func TestLegEnd_KeepsHeartbeatParts_WhenWorkerDiesWhileCancelled(t *testing.T) {
 	progress := machine.LegProgress{Parts: parts, PartNumber: 3, Progress: workload.Progress{ElapsedSeconds: 70}}
 	end := new(rolloutRun).legEnd(&runningAction{stopped: true, err: temporal.NewHeartbeatTimeoutError(progress)})
 	require.Len(t, end.Parts, len(parts))
+	require.True(t, end.Unknown, "more may have been done after that heartbeat")
 	require.NotNil(t, end.Failure)
 	require.EqualValues(t, 70, end.Failure.SpentSeconds, "and what the action after them has used of its deadline")
 }

@@ -51,6 +51,12 @@ func Take[P any](ctx context.Context, first P) *Details[P] {
 	return d
 }
 
+// IsRepeated reports whether the attempt follows another one. `temporal activity reset` counts attempts from 1 again,
+// but keeps the heartbeat.
+func IsRepeated(ctx context.Context) bool {
+	return activity.IsActivity(ctx) && (activity.GetInfo(ctx).Attempt > 1 || activity.HasHeartbeatDetails(ctx))
+}
+
 // Begin starts to send the progress. stop must be called with whether the attempt has succeeded; a failed one sends a
 // last time, for the next attempt. Outside of an activity nothing is sent.
 func (d *Details[P]) Begin(ctx context.Context) (stop func(well bool)) {

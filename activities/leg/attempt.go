@@ -25,11 +25,16 @@ type legAttempt struct {
 	*attempt.WorkerSlot
 	details *heartbeat.Details[machine.LegProgress]
 	options Options
+	// afterCrash is true if the worker of the attempt before this one died.
+	afterCrash bool
 }
 
 func newLegAttempt(ctx context.Context, options Options) *legAttempt {
-	return &legAttempt{WorkerSlot: attempt.NewWorkerSlot(options.Now, options.ListenFor, maxSlotTime),
+	w := &legAttempt{WorkerSlot: attempt.NewWorkerSlot(options.Now, options.ListenFor, maxSlotTime),
 		details: heartbeat.Take(ctx, machine.LegProgress{}), options: options}
+	w.afterCrash = heartbeat.IsRepeated(ctx) && !w.details.Progress().Complete
+	w.details.Note(func(p *machine.LegProgress) { p.Complete = false })
+	return w
 }
 
 // spentSeconds returns how much of its deadline the action after the completed ones has used, by earlier activities
@@ -50,7 +55,11 @@ func (w *legAttempt) mayHandOver(err error) bool {
 
 // startHeartbeats sends heartbeats until stop, which must be called.
 func (w *legAttempt) startHeartbeats(ctx context.Context) (stop func(well bool)) {
-	return w.details.Begin(ctx)
+	end := w.details.Begin(ctx)
+	return func(well bool) {
+		w.details.Note(func(p *machine.LegProgress) { p.Complete = true })
+		end(well)
+	}
 }
 
 // completedParts are the actions that earlier attempts have completed.

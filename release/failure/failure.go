@@ -86,8 +86,10 @@ type Details struct {
 	Effect *Effect `json:"effect,omitempty"`
 	// Data is Error.Data as JSON.
 	Data json.RawMessage `json:"data,omitempty"`
-	// Leg is what the leg of a rollout had completed before ([]machine.Part as JSON).
-	Leg json.RawMessage `json:"leg,omitempty"`
+	// Leg is what the leg of a rollout had completed before ([]machine.Part as JSON). LegUnknown is true if more may
+	// have been done.
+	Leg        json.RawMessage `json:"leg,omitempty"`
+	LegUnknown bool            `json:"legUnknown,omitempty"`
 }
 
 // Effect is what an operation changed on a workload before it failed.

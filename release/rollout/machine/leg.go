@@ -34,11 +34,16 @@ type LegResult struct {
 	// Unfinished is true if the action after them was started; SpentSeconds is how much of its deadline it has used.
 	Unfinished   bool  `json:"unfinished,omitempty"`
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
+	// Unknown is true if more may have been done than the parts show.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
 // Part is one executed action of a leg: when it was decided, when it was done, and its result.
 type Part struct {
-	Kind  ActionKind           `json:"kind"`
+	Kind ActionKind `json:"kind"`
+	// AfterCrash is true for the first part of an attempt that follows one whose worker died (Leg.Repeat).
+	AfterCrash bool `json:"afterCrash,omitempty"`
+
 	From  time.Time            `json:"from"`
 	At    time.Time            `json:"at"`
 	Begin *rollout.BeginResult `json:"begin,omitempty"`
@@ -54,6 +59,9 @@ type LegProgress struct {
 	Parts      []Part `json:"parts,omitempty"`
 	// Status is the current status of the rollout without its history; nil before the first action.
 	Status *rollout.Status `json:"status,omitempty"`
+	// Complete is true once the attempt has ended by itself: Parts then are all that was done. The heartbeat of a
+	// worker that died is older than what the worker did last.
+	Complete bool `json:"complete,omitempty"`
 }
 
 // SpentSeconds returns how much of its deadline the action after the parts has used; 0 if it has not begun.
@@ -101,6 +109,8 @@ type Leg struct {
 	parts   []Part
 	// matches is true while every part so far was the one that the machine asked for.
 	matches bool
+	// repeats is true from Repeat until the next part.
+	repeats bool
 }
 
 // NewLeg starts a leg, or continues one of which these parts are done.
@@ -110,14 +120,29 @@ func NewLeg(in LegRequest, done []Part) *Leg {
 	for _, p := range done {
 		l.replay(p)
 	}
+	if !l.matches {
+		l.Repeat()
+	}
 	return l
 }
+
+// Repeat continues the leg after an attempt whose worker died: it may have done more than the parts show.
+func (l *Leg) Repeat() {
+	l.machine.loseLeg()
+	l.repeats = true
+}
+
+// Repeats reports whether no part was executed since Repeat.
+func (l *Leg) Repeats() bool { return l.repeats }
 
 // replay advances the machine by a part as if it had just been executed. Parts that the machine would not have asked
 // for, as those of another build may be, are skipped: every action finds out by itself what is left to do.
 func (l *Leg) replay(p Part) {
 	if !l.matches {
 		return
+	}
+	if p.AfterCrash {
+		l.machine.loseLeg()
 	}
 	a := l.machine.Next(p.From)
 	// it had ended when the part began, even if the clock of the previous part's worker disagrees
@@ -193,7 +218,9 @@ func (m *Machine) mayWaitInLeg(a Action) bool {
 func (l *Leg) Done(a Action, r Result, from, now time.Time) {
 	l.machine.Done(r, now)
 	l.machine.startBriefPause(now)
-	l.parts = append(l.parts, partOf(a, r, from, now))
+	p := partOf(a, r, from, now)
+	p.AfterCrash, l.repeats = l.repeats, false
+	l.parts = append(l.parts, p)
 }
 
 // Parts returns what was done so far.
@@ -248,8 +275,6 @@ type LegEnd struct {
 	LegResult
 	Stopped bool
 	Failure *Failure
-	// Unknown is true if more may have been done than the parts show.
-	Unknown bool
 }
 
 // Trial returns a copy of the machine, inside of the running action, on which a command can be tried: what the copy

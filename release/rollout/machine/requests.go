@@ -126,7 +126,8 @@ func (m *Machine) activity(kind ActionKind, waits rollout.WaitKind, what string)
 // move returns the Move that creates the step's pods, or inspects them while the step pauses.
 func (m *Machine) move(look bool) Action {
 	step, s := m.step(), m.setup.Spec.Strategy
-	back, native := m.s.Stage == stageRollback, m.native()
+	// an inspection leaves the pods that the workload's own controller would replace
+	back, native := m.s.Stage == stageRollback, m.native() && !look
 	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style,
 		Replicas: step.Replicas, Change: m.setup.Spec.Change, Template: m.s.Status.TemplateDigest,
 		OverwriteDrift: m.s.OverwriteDrift, FailureThreshold: s.FailureThreshold, Settle: !native &&
