@@ -80,7 +80,8 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 		}
 	default:
 		details := detailsOf(a.err)
-		end.Unknown = details.LegUnknown
+		// a panic, or a reset of the workflow, has no results
+		end.Unknown = details.LegUnknown || !kindOf(a.err).Known()
 		if len(details.Leg) > 0 && json.Unmarshal(details.Leg, &end.Parts) != nil {
 			end.Parts, end.Unknown = nil, true
 		}

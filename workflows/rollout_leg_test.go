@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -47,6 +48,17 @@ func TestLegEnd_IsStopped_WhenWaitingAttemptIsNotRepeated(t *testing.T) {
 	end = new(rolloutRun).legEnd(&runningAction{stopped: true, err: failed})
 	require.False(t, end.Stopped, "a failure of the release counts, also if it comes during a stop")
 	require.NotNil(t, end.Failure)
+}
+
+// A leg whose attempt ends without a failure of its own reports nothing about what it has done.
+func TestLegEnd_IsUnknown_WhenAttemptPanics(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{temporal.NewApplicationError("reset", ""), errors.New("panic"),
+		temporal.NewApplicationError("no answer", "wrapError")} {
+		require.True(t, new(rolloutRun).legEnd(&runningAction{err: err}).Unknown, "%v", err)
+	}
+	known := temporal.NewNonRetryableApplicationError("no pod became ready", string(failure.WorkloadFailed), nil)
+	require.False(t, new(rolloutRun).legEnd(&runningAction{err: known}).Unknown)
 }
 
 // retried is an error after which the server repeats the activity half an hour later.

@@ -25,16 +25,27 @@ type legAttempt struct {
 	*attempt.WorkerSlot
 	details *heartbeat.Details[machine.LegProgress]
 	options Options
-	// afterCrash is true if the worker of the attempt before this one died.
-	afterCrash bool
+	// unknown is true until the first part of an attempt that follows one whose last heartbeat is not complete.
+	unknown bool
 }
 
 func newLegAttempt(ctx context.Context, options Options) *legAttempt {
 	w := &legAttempt{WorkerSlot: attempt.NewWorkerSlot(options.Now, options.ListenFor, maxSlotTime),
 		details: heartbeat.Take(ctx, machine.LegProgress{}), options: options}
-	w.afterCrash = heartbeat.IsRepeated(ctx) && !w.details.Progress().Complete
+	w.unknown = heartbeat.IsRepeated(ctx) && !w.details.Progress().Complete
 	w.details.Note(func(p *machine.LegProgress) { p.Complete = false })
 	return w
+}
+
+// resume returns the leg at its start, or after the parts of earlier attempts.
+func (w *legAttempt) resume(in machine.LegRequest) *machine.Leg {
+	leg := machine.NewLeg(in, w.completedParts())
+	if w.unknown {
+		leg.Repeat()
+	}
+	w.unknown = leg.Repeats()
+	w.details.Note(func(p *machine.LegProgress) { p.Parts = leg.Parts() })
+	return leg
 }
 
 // spentSeconds returns how much of its deadline the action after the completed ones has used, by earlier activities
@@ -57,7 +68,7 @@ func (w *legAttempt) mayHandOver(err error) bool {
 func (w *legAttempt) startHeartbeats(ctx context.Context) (stop func(well bool)) {
 	end := w.details.Begin(ctx)
 	return func(well bool) {
-		w.details.Note(func(p *machine.LegProgress) { p.Complete = true })
+		w.details.Note(func(p *machine.LegProgress) { p.Complete = !w.unknown })
 		end(well)
 	}
 }
@@ -66,9 +77,15 @@ func (w *legAttempt) startHeartbeats(ctx context.Context) (stop func(well bool))
 func (w *legAttempt) completedParts() []machine.Part { return w.details.Progress().Parts }
 
 // noteAction records the action that the leg is about to take. It sends that to Temporal at once, as far as the SDK
-// lets heartbeats through, so that users see it; not for the first action, which the workflow shows.
-func (w *legAttempt) noteAction(ctx context.Context, s *rollout.Status) {
-	w.details.Note(func(p *machine.LegProgress) { p.Status = s })
+// lets heartbeats through, so that users see it; not for the first action, which the workflow shows. What an earlier
+// attempt has recorded of another action does not count for it.
+func (w *legAttempt) noteAction(ctx context.Context, leg *machine.Leg, a machine.Action) {
+	key := leg.Key(a)
+	w.details.Note(func(p *machine.LegProgress) {
+		if p.Status = leg.Status(); p.Action != key {
+			p.Action, p.PartNumber = key, 0
+		}
+	})
 	if len(w.completedParts()) > 0 {
 		w.details.Send(ctx)
 	}
@@ -95,6 +112,7 @@ func (w *legAttempt) noteWait(s *rollout.Status) {
 
 // noteDone records the completed actions.
 func (w *legAttempt) noteDone(parts []machine.Part) {
+	w.unknown = false
 	w.details.Note(func(p *machine.LegProgress) { p.Parts = parts })
 	w.Progressed()
 }

@@ -81,16 +81,13 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 func (a *Activities) run(ctx context.Context, w *legAttempt, in machine.LegRequest) (machine.LegResult, error) {
 	ctx, end := workload.ShareReads(attempt.WithParent(ctx, w))
 	defer end()
-	leg := machine.NewLeg(in, w.completedParts())
-	if w.afterCrash {
-		leg.Repeat()
-	}
+	leg := w.resume(in)
 	for {
 		from := a.options.Now()
 		action, on := leg.Next(from)
 		if !on {
 			if action.Until == nil {
-				return machine.LegResult{Parts: leg.Parts()}, nil
+				return machine.LegResult{Parts: leg.Parts(), Unknown: leg.Repeats()}, nil
 			}
 			w.noteWait(leg.Status())
 			if err := wait(ctx, action.Until.Sub(from)); err != nil {
@@ -98,7 +95,7 @@ func (a *Activities) run(ctx context.Context, w *legAttempt, in machine.LegReque
 			}
 			continue
 		}
-		w.noteAction(ctx, leg.Status())
+		w.noteAction(ctx, leg, action)
 		if err := w.heartbeatBeforeFinish(ctx, action, in.Request.Spec.Strategy.Style); err != nil {
 			return w.interrupted(ctx, leg, action, err)
 		}

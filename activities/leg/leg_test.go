@@ -38,12 +38,17 @@ type party struct {
 	acknowledged []int
 	// first is the Move after the claim, as announced to BeginMoving.
 	first *rollout.MoveRequest
+	// panics is a call that panics; "": none.
+	panics string
 	// left is the progress that the last attempt left for the next.
 	left *machine.LegProgress
 }
 
 func (p *party) called(call string) error {
 	p.calls = append(p.calls, call)
+	if call == p.panics {
+		panic(call)
+	}
 	err := p.fail[call]
 	delete(p.fail, call)
 	return attempt.ApplicationError(err)
@@ -225,13 +230,35 @@ func TestLegRetry_RepeatsForwardsOnly_WhenWorkerDied(t *testing.T) {
 	require.Equal(t, []string{"look", "PinStableService", "move 20%", "move 60%", "route 60%"}, p.calls[:5])
 	require.True(t, out.Parts[3].AfterCrash)
 
-	p.left, p.fail = &stale, map[string]error{"look": &failure.Error{Kind: failure.WorkloadFailed, Message: "no"}}
+	stale.PartNumber, stale.ElapsedSeconds = 4, 590 // of the action that the dead worker was at
+	p.left, p.calls, p.fail = &stale, nil, map[string]error{"look": errors.New("no answer")}
 	_, err = p.runLeg(t, in)
+	require.Error(t, err)
+	require.False(t, p.left.Complete, "nothing more is known after an attempt without results")
+	require.Zero(t, p.left.SpentSeconds(), "the inspection has its own deadline")
+	p.fail["look"] = &failure.Error{Kind: failure.WorkloadFailed, Message: "no"}
+	_, err = p.runLeg(t, in)
+	require.Equal(t, []string{"look", "look"}, p.calls, "the attempt after that inspects the pods, too")
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	var details failure.Details
 	require.NoError(t, app.Details(&details))
 	require.True(t, details.LegUnknown)
+}
+
+// An attempt that panics sends a last heartbeat, like one that fails.
+func TestLegRetry_ContinuesAfterCompletedParts_WhenAttemptPanicked(t *testing.T) {
+	t.Parallel()
+	p := &party{panics: "move 50%"}
+	in := legRequest(false, step("20%", nil, passes), step("50%", nil, nil))
+	_, err := p.runLeg(t, in)
+	require.Error(t, err)
+	require.Len(t, p.left.Parts, 2)
+	p.panics, p.calls = "", nil
+	out, err := p.runLeg(t, in)
+	require.NoError(t, err)
+	require.Equal(t, []string{"move 50%"}, p.calls)
+	require.Len(t, out.Parts, 3)
 }
 
 // An action that waits ends the leg if there are results: if the activity were cancelled between two attempts, they

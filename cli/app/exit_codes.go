@@ -7,7 +7,7 @@ const (
 	ExitOK          = 0
 	ExitFailure     = 1   // the task Failed, or the command failed
 	ExitUsage       = 2   // invalid command line or setting
-	ExitStopped     = 3   // the task was Stopped
+	ExitStopped     = 3   // the release was stopped, cancelled or rolled back
 	ExitInterrupted = 4   // the task is Interrupted (with --exit-on-interrupted)
 	ExitPaused      = 5   // the release is Paused, or waits for approval (with --exit-on-paused)
 	ExitFailed      = 6   // the awaited object has Failed, as opposed to the command (ExitFailure)

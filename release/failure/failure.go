@@ -44,6 +44,15 @@ const (
 	Gone Kind = "Gone"
 )
 
+// Known reports whether this is one of the kinds above; an error that no activity has classified has another type.
+func (k Kind) Known() bool {
+	switch k {
+	case Refused, WorkloadFailed, Claimed, ClaimLost, Unreachable, Forbidden, NotReady, NotFound, Conflict, Drift, Gone:
+		return true
+	}
+	return false
+}
+
 // System reports whether this is a system failure (the release is interrupted and can be resumed) rather than a
 // business failure.
 func (k Kind) System() bool { return k == Unreachable || k == Forbidden }

@@ -41,7 +41,8 @@ type LegResult struct {
 // Part is one executed action of a leg: when it was decided, when it was done, and its result.
 type Part struct {
 	Kind ActionKind `json:"kind"`
-	// AfterCrash is true for the first part of an attempt that follows one whose worker died (Leg.Repeat).
+	// AfterCrash is true for the first part of an attempt that follows one whose results are not all known
+	// (Leg.Repeat).
 	AfterCrash bool `json:"afterCrash,omitempty"`
 
 	From  time.Time            `json:"from"`
@@ -54,13 +55,14 @@ type Part struct {
 // LegProgress is the heartbeat of a leg's activity: what one attempt leaves for the next.
 type LegProgress struct {
 	workload.Progress
-	// PartNumber is the number, from 1, of the part that Progress is about.
+	// PartNumber is the number, from 1, of the part that Progress is about; 0: none. Action is the Key of its action.
 	PartNumber int    `json:"of"`
+	Action     string `json:"action,omitempty"`
 	Parts      []Part `json:"parts,omitempty"`
 	// Status is the current status of the rollout without its history; nil before the first action.
 	Status *rollout.Status `json:"status,omitempty"`
-	// Complete is true once the attempt has ended by itself: Parts then are all that was done. The heartbeat of a
-	// worker that died is older than what the worker did last.
+	// Complete is true once the attempt has ended by itself: then Parts are all that was done. The heartbeat of a
+	// worker that died, or that lost its connection, is older than what the worker did last.
 	Complete bool `json:"complete,omitempty"`
 }
 
@@ -126,10 +128,33 @@ func NewLeg(in LegRequest, done []Part) *Leg {
 	return l
 }
 
-// Repeat continues the leg after an attempt whose worker died: it may have done more than the parts show.
+// Repeat continues the leg after an attempt that may have done more than the parts show, as its worker died.
 func (l *Leg) Repeat() {
-	l.machine.loseLeg()
+	l.lose()
 	l.repeats = true
+}
+
+// lose prepares for the repetition of what may have come after the parts. If that is finalising, all steps are known,
+// and it only restores.
+func (l *Leg) lose() {
+	if n := len(l.parts); n == 0 || !l.machine.finalisesAfter(l.parts[n-1].At) {
+		l.machine.loseLeg()
+	}
+}
+
+// finalisesAfter reports whether finalising comes next, after a wait for routes or a brief pause.
+func (m *Machine) finalisesAfter(at time.Time) bool {
+	after := ResumeMachine(m.setup, deepCopy(m.s))
+	if a := after.Next(at); after.mayWaitInLeg(a) {
+		after.Next(*a.Until)
+	}
+	return after.s.Stage == stageFinal
+}
+
+// Key identifies an action of the leg among those of the rollout.
+func (l *Leg) Key(a Action) string {
+	_, key := a.deadline()
+	return fmt.Sprintf("%d %s", l.machine.s.Visit, key)
 }
 
 // Repeats reports whether no part was executed since Repeat.
@@ -142,7 +167,7 @@ func (l *Leg) replay(p Part) {
 		return
 	}
 	if p.AfterCrash {
-		l.machine.loseLeg()
+		l.lose()
 	}
 	a := l.machine.Next(p.From)
 	// it had ended when the part began, even if the clock of the previous part's worker disagrees
@@ -306,8 +331,8 @@ func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 // three rules make them safe in the states of later steps. What the leg may have pinned or routed counts as such, so
 // that a rollback restores it before the first pod. The pods are inspected before a Service is pinned to the stable
 // ones: none may be left. A step that a later one has followed makes no routes (madeBefore): traffic would go back to
-// stable pods that were replaced. Under a Rollout object a leg has one action, which Start has recorded; while the
-// step waits for an approval a leg makes no later step; and a leg that finalises only restores.
+// stable pods that were replaced. Under a Rollout object a leg has one action; while the step waits for an approval a
+// leg makes no later step; and a leg that finalises only restores.
 func (m *Machine) loseLeg() {
 	if m.s.Stage == stageFinal {
 		return

@@ -281,6 +281,42 @@ func TestLostLeg_IsRepeatedForwardOnly(t *testing.T) {
 	require.Equal(t, rollout.PhaseHealthy, all.m.Status().Phase)
 }
 
+// A worker that dies while it finalises has made all steps: the next attempt repeats none of them.
+func TestLegAfterCrash_RepeatsNoStep_WhenFinalisingHasBegun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StyleBlueGreen, true, aStep("100%", 50, 0)), 10)
+	w.noGrace = true
+	var steps int
+	w.crash = func(done []Part) int {
+		if last := len(done) - 1; last > 0 && done[last].Kind == ActRoute && w.share == 100 && steps == 0 {
+			steps = last
+			return steps
+		}
+		return len(done)
+	}
+	w.m.EndLeg(w.goLeg(w.m.Next(w.now), 100), w.now)
+	require.Positive(t, steps)
+	require.Equal(t, "[begin PinStableService move 100% EnsureRoutes RouteTrafficToNew RouteTrafficToNew "+
+		"RestoreStableService ResumeWorkload new RouteTrafficToStable RemoveCanaryService ReleaseWorkloadControl new]",
+		fmt.Sprint(w.actions))
+}
+
+// A jump after a lost leg does not skip the inspection: no Service is pinned to stable pods that were replaced.
+func TestJumpAfterLostLeg_InspectsPodsFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("60%", 60, 0),
+		aStep("100%", 100, 0)), 10)
+	w.noGrace = true
+	w.drive()
+	w.send(rollout.Command{Verb: rollout.VerbApprove}, w.now)
+	w.loseLeg(2)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbJump, ToStep: 1}, w.now)
+	require.Equal(t, audit.Accepted, outcome, message)
+	look := w.nextActivity()
+	require.Equal(t, ActMove, look.Kind)
+	require.True(t, look.Move.Inspect)
+}
+
 // A last step of all pods lets the workload's own controller replace them. The inspection before it starts none of that:
 // a pause after it holds them.
 func TestInspectionAfterLostLeg_MovesNoPods_BeforeLastStep(t *testing.T) {

@@ -91,18 +91,6 @@ func (m *Machine) routeStep() (Action, bool) {
 	return Action{}, false
 }
 
-// countNewPods settles what a step left half done, so that the number of pods to roll back is known.
-func (m *Machine) countNewPods() (Action, bool) {
-	if m.s.PodsUnsettled {
-		return m.halt("they are rolled back in batches"), true
-	}
-	m.s.CountPending, m.s.RollbackFrom = false, m.s.Status.CanaryReplicas
-	if m.s.RollbackFrom == 0 {
-		m.startFinalising(rollout.EndRollback)
-	}
-	return Action{}, false
-}
-
 // madeBefore reports whether a leg with unknown result has made more than the current step, which does not pause: there
 // are pods of a later one. Its routes, which a later step has replaced, are not made again.
 func (m *Machine) madeBefore() bool {
@@ -237,18 +225,6 @@ func (m *Machine) nextStep(now time.Time) (Action, bool) {
 		m.startFinalising(rollout.EndSuccess)
 	}
 	return Action{}, false
-}
-
-// rollBack reverses the rollout: through the steps where the policy demands it, at once otherwise.
-func (m *Machine) rollBack(now time.Time) {
-	inBatches := m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == strategy.StylePartition
-	if m.s.Stage == stageSteps && inBatches && m.s.MoveStarted && (m.s.PodsUnsettled || m.s.Status.CanaryReplicas > 0) {
-		m.s.clearForTurn()
-		m.s.Ending, m.s.Stage, m.s.CountPending, m.s.Promoted = rollout.EndRollback, stageRollback, true, false
-		m.goToStep(1, now)
-		return
-	}
-	m.startFinalising(rollout.EndRollback)
 }
 
 // startFinalising begins to finalise. Before the claim is taken, and while another release's remains are being rolled
