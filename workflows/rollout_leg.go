@@ -64,10 +64,11 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 	case errors.As(a.err, &timeout):
 		var progress machine.LegProgress
 		if timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&progress) == nil {
-			end.Parts, end.SpentSeconds = progress.Parts, progress.SpentSeconds()
+			end.Parts, end.SpentSeconds, end.Action = progress.Parts, progress.SpentSeconds(), progress.Action
 		}
 		// the cause is the failure of the attempt before one that no worker took up
-		ran := timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START || timeout.Unwrap() != nil
+		ran := timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START || timeout.Unwrap() != nil ||
+			timeout.HasLastHeartbeatDetails()
 		end.Unknown = ran && !progress.Complete
 	case errors.As(a.err, &canceled):
 		// Cancelled while no attempt ran: Temporal's server answers, without the heartbeat of the last one. If that
@@ -91,7 +92,6 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 		}
 	}
 	end.Failure = new(r.failure(a.err))
-	end.Failure.SpentSeconds = max(end.Failure.SpentSeconds, end.SpentSeconds)
 	return end
 }
 

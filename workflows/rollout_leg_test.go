@@ -23,12 +23,14 @@ import (
 func TestLegEnd_KeepsHeartbeatParts_WhenWorkerDiesWhileCancelled(t *testing.T) {
 	t.Parallel()
 	parts := []machine.Part{{}, {}}
-	progress := machine.LegProgress{Parts: parts, PartNumber: 3, Progress: workload.Progress{ElapsedSeconds: 70}}
+	progress := machine.LegProgress{Parts: parts, PartNumber: 3, Action: "2 move",
+		Progress: workload.Progress{ElapsedSeconds: 70}}
 	end := new(rolloutRun).legEnd(&runningAction{stopped: true, err: temporal.NewHeartbeatTimeoutError(progress)})
 	require.Len(t, end.Parts, len(parts))
 	require.True(t, end.Unknown, "more may have been done after that heartbeat")
 	require.NotNil(t, end.Failure)
-	require.EqualValues(t, 70, end.Failure.SpentSeconds, "and what the action after them has used of its deadline")
+	require.EqualValues(t, 70, end.SpentSeconds, "and what the action after them has used of its deadline")
+	require.Equal(t, "2 move", end.Action)
 }
 
 // The server doesn't repeat an attempt of an activity that is to stop: an attempt that only waits then ends it.

@@ -3,6 +3,7 @@ package leg
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -82,9 +83,17 @@ func (w *legAttempt) completedParts() []machine.Part { return w.details.Progress
 func (w *legAttempt) noteAction(ctx context.Context, leg *machine.Leg, a machine.Action) {
 	key := leg.Key(a)
 	w.details.Note(func(p *machine.LegProgress) {
-		if p.Status = leg.Status(); p.Action != key {
-			p.Action, p.PartNumber = key, 0
+		if p.Status = leg.Status(); p.Action == key {
+			return
 		}
+		if p.PartNumber == len(p.Parts)+1 { // it was interrupted, and may come again
+			spent := maps.Clone(p.Spent)
+			if spent == nil {
+				spent = map[string]float64{}
+			}
+			spent[p.Action], p.Spent = p.ElapsedSeconds, spent
+		}
+		p.Action, p.PartNumber = key, 0
 	})
 	if len(w.completedParts()) > 0 {
 		w.details.Send(ctx)
@@ -122,6 +131,7 @@ func (w *legAttempt) BeginPart(first workload.Progress) {
 	w.details.Note(func(p *machine.LegProgress) {
 		if part := len(p.Parts) + 1; p.PartNumber != part {
 			p.PartNumber, p.Progress = part, first
+			p.ElapsedSeconds = max(p.ElapsedSeconds, p.Spent[p.Action])
 		}
 	})
 }

@@ -236,6 +236,7 @@ func TestLegRetry_RepeatsForwardsOnly_WhenWorkerDied(t *testing.T) {
 	require.Error(t, err)
 	require.False(t, p.left.Complete, "nothing more is known after an attempt without results")
 	require.Zero(t, p.left.SpentSeconds(), "the inspection has its own deadline")
+	require.InDelta(t, 590, p.left.Spent[stale.Action], 0, "and the action keeps what it has used")
 	p.fail["look"] = &failure.Error{Kind: failure.WorkloadFailed, Message: "no"}
 	_, err = p.runLeg(t, in)
 	require.Equal(t, []string{"look", "look"}, p.calls, "the attempt after that inspects the pods, too")

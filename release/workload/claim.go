@@ -73,8 +73,8 @@ func IsForeign(ours, theirs string) bool {
 }
 
 // MayTakeOver reports whether ours may replace the current claim of an object: it must be the claim of the dead
-// workflow that the request names. A claim of another engine is never replaced, because only that engine can tell
-// whether its workflow is dead.
+// workflow that the request names (ActivityClaimHolder judges whether it is dead, activities/centre/claim_holder.go). A
+// claim of another engine is never replaced, because only that engine can tell whether its workflow is dead.
 func MayTakeOver(ours, dead, current string) bool {
 	return dead != "" && current == dead && !IsForeign(ours, current)
 }

@@ -59,6 +59,8 @@ type LegProgress struct {
 	PartNumber int    `json:"of"`
 	Action     string `json:"action,omitempty"`
 	Parts      []Part `json:"parts,omitempty"`
+	// Spent is how many seconds of their deadline interrupted actions have used, by Key.
+	Spent map[string]float64 `json:"spent,omitempty"`
 	// Status is the current status of the rollout without its history; nil before the first action.
 	Status *rollout.Status `json:"status,omitempty"`
 	// Complete is true once the attempt has ended by itself: then Parts are all that was done. The heartbeat of a
@@ -134,27 +136,36 @@ func (l *Leg) Repeat() {
 	l.repeats = true
 }
 
-// lose prepares for the repetition of what may have come after the parts. If that is finalising, all steps are known,
-// and it only restores.
+// lose prepares for the repetition of what may have come after the parts, if that is more of the steps.
 func (l *Leg) lose() {
-	if n := len(l.parts); n == 0 || !l.machine.finalisesAfter(l.parts[n-1].At) {
+	if n := len(l.parts); n == 0 || !l.endsAt(n) && l.machine.makesStepAfter(l.parts[n-1].At) {
 		l.machine.loseLeg()
 	}
 }
 
-// finalisesAfter reports whether finalising comes next, after a wait for routes or a brief pause.
-func (m *Machine) finalisesAfter(at time.Time) bool {
+// endsAt reports whether the leg ends after this many parts whatever comes next: under a Rollout object, and with a pod
+// in trouble, so that the workflow can publish it.
+func (l *Leg) endsAt(parts int) bool {
+	return parts > 0 && (l.machine.PodStuck() || l.machine.singleActionLegs())
+}
+
+// makesStepAfter reports whether the leg makes more of the steps, after a wait for routes or a brief pause. Finalising
+// comes after all steps, and only restores.
+func (m *Machine) makesStepAfter(at time.Time) bool {
 	after := ResumeMachine(m.setup, deepCopy(m.s))
-	if a := after.Next(at); after.mayWaitInLeg(a) {
-		after.Next(*a.Until)
+	a := after.Next(at)
+	if after.mayWaitInLeg(a) {
+		a = after.Next(*a.Until)
 	}
-	return after.s.Stage == stageFinal
+	return a.OnParty() && after.s.Stage != stageFinal
 }
 
 // Key identifies an action of the leg among those of the rollout.
-func (l *Leg) Key(a Action) string {
+func (l *Leg) Key(a Action) string { return l.machine.key(a) }
+
+func (m *Machine) key(a Action) string {
 	_, key := a.deadline()
-	return fmt.Sprintf("%d %s", l.machine.s.Visit, key)
+	return fmt.Sprintf("%d %s", m.s.Visit, key)
 }
 
 // Repeats reports whether no part was executed since Repeat.
@@ -195,8 +206,7 @@ func (m *Machine) startBriefPause(at time.Time) {
 // Next returns the leg's next action and starts it. It returns false when the leg has ended, or waits until the
 // action's Until.
 func (l *Leg) Next(now time.Time) (a Action, goesOn bool) {
-	// with a pod in trouble the leg ends so that the workflow can publish that
-	if len(l.parts) > 0 && (l.machine.PodStuck() || l.machine.singleActionLegs()) {
+	if l.endsAt(len(l.parts)) {
 		return Action{Kind: ActWait}, false
 	}
 	steps := l.machine.s.Stage == stageSteps
@@ -300,6 +310,8 @@ type LegEnd struct {
 	LegResult
 	Stopped bool
 	Failure *Failure
+	// Action is the Key of the action that has used SpentSeconds; "": the one after the parts.
+	Action string
 }
 
 // Trial returns a copy of the machine, inside of the running action, on which a command can be tried: what the copy
@@ -322,7 +334,7 @@ func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 		l.replay(p)
 	}
 	if !l.matches || end.Unknown {
-		m.loseLeg()
+		l.lose()
 	}
 	m.restoreAfterLeg(end, now)
 }
@@ -367,10 +379,14 @@ func (m *Machine) restoreAfterLeg(end LegEnd, now time.Time) {
 		}
 	}
 	a := m.Next(now)
+	if end.Action != "" && end.Action != m.key(a) {
+		end.SpentSeconds = 0
+	}
 	switch {
 	case !a.OnParty():
 	case end.Failure != nil:
 		m.Start(a)
+		end.Failure.SpentSeconds = max(end.Failure.SpentSeconds, end.SpentSeconds)
 		m.Failed(*end.Failure, now)
 	case end.Stopped:
 		m.Start(a)

@@ -301,6 +301,38 @@ func TestLegAfterCrash_RepeatsNoStep_WhenFinalisingHasBegun(t *testing.T) {
 		fmt.Sprint(w.actions))
 }
 
+// If the results of all steps are known, what came after them was finalising, which only restores.
+func TestLostLeg_RepeatsNoStep_WhenAllStepsAreKnown(t *testing.T) {
+	t.Parallel()
+	for most := 4; most < 7; most++ {
+		w := newWorld(t, setupOf(strategy.StyleBlueGreen, true, aStep("100%", 50, 0)), 10)
+		w.noGrace = true
+		end := w.goLeg(w.m.Next(w.now), most)
+		require.True(t, end.Stopped)
+		end.Parts, end.Unknown = end.Parts[:4], true
+		w.m.EndLeg(end, w.now)
+		require.False(t, w.m.s.RepeatsSteps)
+		require.Equal(t, rollout.RouteToNew, w.nextActivity().Route.Action)
+	}
+}
+
+// What an action has used of its deadline does not count for the inspection that comes first after a crash.
+func TestInspectionAfterCrash_HasWholeDeadline(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"2 move false false", "1 move false true"} {
+		w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, 0), aStep("60%", 60, -1)), 10)
+		w.noGrace = true
+		end := w.goLeg(w.m.Next(w.now), 2)
+		end.Stopped, end.Unknown, end.SpentSeconds, end.Action = false, true, 590, of
+		end.Failure = &Failure{Kind: failure.Unreachable, Message: "no worker"}
+		w.m.EndLeg(end, w.now)
+		w.now = w.now.Add(time.Hour)
+		look := w.nextActivity()
+		require.True(t, look.Move.Inspect)
+		require.Equal(t, of == "1 move false true", look.Move.SpentSeconds == 590, of)
+	}
+}
+
 // A jump after a lost leg does not skip the inspection: no Service is pinned to stable pods that were replaced.
 func TestJumpAfterLostLeg_InspectsPodsFirst(t *testing.T) {
 	t.Parallel()
@@ -309,7 +341,10 @@ func TestJumpAfterLostLeg_InspectsPodsFirst(t *testing.T) {
 	w.noGrace = true
 	w.drive()
 	w.send(rollout.Command{Verb: rollout.VerbApprove}, w.now)
-	w.loseLeg(2)
+	end := w.goLeg(w.m.Next(w.now), 4)
+	require.True(t, end.Stopped)
+	end.Parts, end.Unknown = end.Parts[:2], true // the second step is known, and the third has begun
+	w.m.EndLeg(end, w.now)
 	outcome, message := w.send(rollout.Command{Verb: rollout.VerbJump, ToStep: 1}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	look := w.nextActivity()

@@ -11,6 +11,9 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
+// This file translates matches for HTTPRoutes. Lua scripts translate them for classes of Ingress (nginx.lua, mse.lua,
+// aliyun-alb.lua) and for Istio (VirtualService.lua). strategy/match.go reads them.
+
 // byMatches puts a rule for the canary before a stable rule: the same rule, with its matches narrowed by each of the
 // step's.
 func (r *routeWriter) byMatches(rule Object) ([]any, error) {
