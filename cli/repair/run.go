@@ -46,8 +46,8 @@ const (
 	unreachablePause = 5 * time.Second
 )
 
-// repair takes over what a release has left, and makes the moves of finalising (rollout.RepairMoves). What a move writes
-// on the workload is decided in release/rollout/pods/finish.go.
+// repair takes over what a release has left, and makes the moves of finalising (rollout.RepairMoves). What a move
+// writes on the workload is decided in release/rollout/pods/finish.go.
 func repair(parent context.Context, a *app.App, tools *tools, w catalog.Workload, o options) error {
 	ctx, cancel := context.WithTimeoutCause(parent, o.timeout, follow.ErrTimeout)
 	defer cancel()

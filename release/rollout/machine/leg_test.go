@@ -352,8 +352,8 @@ func TestJumpAfterLostLeg_InspectsPodsFirst(t *testing.T) {
 	require.True(t, look.Move.Inspect)
 }
 
-// A last step of all pods lets the workload's own controller replace them. The inspection before it starts none of that:
-// a pause after it holds them.
+// A last step of all pods lets the workload's own controller replace them. The inspection before it starts none of
+// that: a pause after it holds them.
 func TestInspectionAfterLostLeg_MovesNoPods_BeforeLastStep(t *testing.T) {
 	t.Parallel()
 	setup := setupOf(strategy.StylePartition, true, aStep("100%", 100, -1))
