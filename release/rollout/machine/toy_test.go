@@ -39,9 +39,6 @@ type world struct {
 	// arrived.
 	templateWritten bool
 	resultLost      func() bool
-	// crash, if not nil, decides before each part of a leg whether its worker has died: the next attempt keeps this many
-	// of the executed parts.
-	crash func(done []Part) (kept int)
 	// stableReplaced is true if another client let the workload's own controller replace the stable pods of a
 	// blue-green.
 	stableReplaced bool
@@ -50,8 +47,8 @@ type world struct {
 	actions []string
 	// moves are the requests of all Moves.
 	moves []rollout.MoveRequest
-	// reportedMoves is how many Moves of steps have returned, without those whose results are lost.
-	reportedMoves int
+	// movedPods is true once a Move of a step has returned.
+	movedPods bool
 }
 
 func newWorld(t require.TestingT, setup Setup, size int32) *world {
@@ -119,9 +116,7 @@ func (w *world) endAction() {
 
 // do executes an action and returns its result to the machine.
 func (w *world) do(a Action) {
-	if a.Kind == ActMove && !a.Move.Halt {
-		w.reportedMoves++
-	}
+	w.movedPods = w.movedPods || a.Kind == ActMove && !a.Move.Halt
 	w.m.Done(w.perform(a), w.now)
 }
 
@@ -208,8 +203,7 @@ func (w *world) route(a Action) rollout.RouteResult {
 		return rollout.RouteResult{Modified: true, GraceSeconds: 3}
 	}
 	w.actions = append(w.actions, string(a.Route.Action))
-	// A rollout that is stopped to new before its first step, or after a lost one, has only the workload's own pods.
-	if w.reportedMoves > 0 {
+	if w.movedPods { // a rollout that is stopped to new before its first step has only the workload's own pods
 		require.NotEqual(w.t, "own", a.Route.CanaryHash, "routes select the pods that the steps created")
 	}
 	switch a.Route.Action {
