@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -226,6 +227,10 @@ func (r *report) finish(now time.Time) bool {
 	for _, what := range slices.Sorted(maps.Keys(r.covered)) {
 		fmt.Fprintf(r.out, "covered  %d %s\n", r.covered[what], what)
 	}
+	for _, p := range r.packages {
+		fmt.Fprintln(r.out, p)
+	}
+	// What went wrong comes last: a log that is cut keeps its end.
 	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
 		fmt.Fprintf(r.out, "skip  %s: %s\n", strings.Join(r.skipped[reason], ", "), reason)
 	}
@@ -234,9 +239,6 @@ func (r *report) finish(now time.Time) bool {
 	}
 	for _, m := range r.misnamed {
 		fmt.Fprintln(r.out, "FAIL  "+m)
-	}
-	for _, p := range r.packages {
-		fmt.Fprintln(r.out, p)
 	}
 	if r.policy.CI && r.skips > 0 {
 		fmt.Fprintln(r.out, "FAIL  in CI a skipped test is a failure")
@@ -260,19 +262,16 @@ func (r *report) finish(now time.Time) bool {
 	return ok
 }
 
-// reasonOf returns the message of t.Skip, which go test prints as "    file.go:12: message".
+// logged is what a test logged, as go test prints it. Text without a line end can precede it.
+var logged = regexp.MustCompile(`\s\S+\.go:\d+: (.*)`)
+
+// reasonOf returns the message of t.Skip, which is the last line that the test logged. Lines of other forms are from
+// goroutines of other tests, or libraries, which print while this test runs.
 func reasonOf(lines []string) string {
 	for _, l := range slices.Backward(lines) {
-		text := strings.TrimSpace(l)
-		if strings.HasPrefix(text, "---") || strings.HasPrefix(text, "===") || text == "" {
-			continue
+		if found := logged.FindStringSubmatch(strings.TrimRight(l, "\n")); found != nil {
+			return found[1]
 		}
-		if _, message, ok := strings.Cut(text, ".go:"); ok {
-			if _, message, ok = strings.Cut(message, ": "); ok {
-				return message
-			}
-		}
-		return text
 	}
 	return "no reason given"
 }

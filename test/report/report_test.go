@@ -27,6 +27,11 @@ const (
 {"Action":"output","Package":"p","Test":"TestLongKills","Output":"--- SKIP: TestLongKills (0.00s)\n"}
 {"Action":"skip","Package":"p","Test":"TestLongKills","Elapsed":0}
 `
+	interruptedLong = `{"Action":"output","Package":"p","Test":"TestLongKills","Output":"    kills_test.go:7: belongs to ` + "`" + `make test-long` + "`" + `\n"}
+{"Action":"output","Package":"p","Test":"TestLongKills","Output":"W1130 03:16:12.345678   12 reflector.go:484] watch of *v1.Pod ended\n"}
+{"Action":"output","Package":"p","Test":"TestLongKills","Output":"--- SKIP: TestLongKills (0.00s)\n"}
+{"Action":"skip","Package":"p","Test":"TestLongKills","Elapsed":0}
+`
 	skippingSoak = `{"Action":"output","Package":"p","Test":"TestSoakKills","Output":"    kills_test.go:7: belongs to ` + "`" + `make test-soak` + "`" + `\n"}
 {"Action":"skip","Package":"p","Test":"TestSoakKills","Elapsed":0}
 `
@@ -88,6 +93,8 @@ func TestReport(t *testing.T) {
 			policy{CI: true, Stack: true}, true, []string{"0 skipped, 1 left to make test-long"}},
 		{"a long test that the long run skips is a failure in CI", passing + skippingLong, policy{CI: true, Long: true},
 			false, []string{"skip  p TestLongKills: belongs to `make test-long`"}},
+		{"a line that a library printed after the reason is no reason", passing + interruptedLong,
+			policy{CI: true, Stack: true}, true, []string{"0 skipped, 1 left to make test-long"}},
 		{"a test of the soak may be skipped in the long run", passing + skippingSoak, policy{CI: true, Long: true},
 			true, []string{"0 skipped, 1 left to make test-soak"}},
 		{"a test of the soak that the soak skips is a failure in CI", passing + skippingSoak,
