@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -63,19 +64,27 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 	case errors.As(a.err, &timeout):
 		var progress machine.LegProgress
 		if timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&progress) == nil {
-			end.Parts, end.SpentSeconds = progress.Parts, progress.SpentSeconds()
+			end.Parts, end.SpentSeconds, end.Action = progress.Parts, progress.SpentSeconds(), progress.Action
 		}
+		// the cause is the failure of the attempt before one that no worker took up
+		ran := timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START || timeout.Unwrap() != nil ||
+			timeout.HasLastHeartbeatDetails()
+		end.Unknown = ran && !progress.Complete
 	case errors.As(a.err, &canceled):
 		// Cancelled while no attempt ran: Temporal's server answers, without the heartbeat of the last one. If that
 		// one ended by itself, nothing was done in this leg yet; if its worker died, more may have been done.
-		end.Unknown = !canceled.HasDetails() || canceled.Details(&end.LegResult) != nil
+		if !canceled.HasDetails() || canceled.Details(&end.LegResult) != nil {
+			end.Unknown = true
+		}
 		if end.Stopped = a.stopped; a.stopped {
 			return end
 		}
 	default:
 		details := detailsOf(a.err)
+		// a panic, or a reset of the workflow, has no results
+		end.Unknown = details.LegUnknown || !kindOf(a.err).Known()
 		if len(details.Leg) > 0 && json.Unmarshal(details.Leg, &end.Parts) != nil {
-			end.Parts = nil
+			end.Parts, end.Unknown = nil, true
 		}
 		if end.Stopped = a.stopped && endsAttempt(a.err); end.Stopped {
 			end.SpentSeconds = details.SpentSeconds
@@ -83,7 +92,6 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 		}
 	}
 	end.Failure = new(r.failure(a.err))
-	end.Failure.SpentSeconds = max(end.Failure.SpentSeconds, end.SpentSeconds)
 	return end
 }
 

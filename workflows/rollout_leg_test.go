@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -22,11 +23,14 @@ import (
 func TestLegEnd_KeepsHeartbeatParts_WhenWorkerDiesWhileCancelled(t *testing.T) {
 	t.Parallel()
 	parts := []machine.Part{{}, {}}
-	progress := machine.LegProgress{Parts: parts, PartNumber: 3, Progress: workload.Progress{ElapsedSeconds: 70}}
+	progress := machine.LegProgress{Parts: parts, PartNumber: 3, Action: "2 move",
+		Progress: workload.Progress{ElapsedSeconds: 70}}
 	end := new(rolloutRun).legEnd(&runningAction{stopped: true, err: temporal.NewHeartbeatTimeoutError(progress)})
 	require.Len(t, end.Parts, len(parts))
+	require.True(t, end.Unknown, "more may have been done after that heartbeat")
 	require.NotNil(t, end.Failure)
-	require.EqualValues(t, 70, end.Failure.SpentSeconds, "and what the action after them has used of its deadline")
+	require.EqualValues(t, 70, end.SpentSeconds, "and what the action after them has used of its deadline")
+	require.Equal(t, "2 move", end.Action)
 }
 
 // The server doesn't repeat an attempt of an activity that is to stop: an attempt that only waits then ends it.
@@ -46,6 +50,17 @@ func TestLegEnd_IsStopped_WhenWaitingAttemptIsNotRepeated(t *testing.T) {
 	end = new(rolloutRun).legEnd(&runningAction{stopped: true, err: failed})
 	require.False(t, end.Stopped, "a failure of the release counts, also if it comes during a stop")
 	require.NotNil(t, end.Failure)
+}
+
+// A leg whose attempt ends without a failure of its own reports nothing about what it has done.
+func TestLegEnd_IsUnknown_WhenAttemptPanics(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{temporal.NewApplicationError("reset", ""), errors.New("panic"),
+		temporal.NewApplicationError("no answer", "wrapError")} {
+		require.True(t, new(rolloutRun).legEnd(&runningAction{err: err}).Unknown, "%v", err)
+	}
+	known := temporal.NewNonRetryableApplicationError("no pod became ready", string(failure.WorkloadFailed), nil)
+	require.False(t, new(rolloutRun).legEnd(&runningAction{err: known}).Unknown)
 }
 
 // retried is an error after which the server repeats the activity half an hour later.

@@ -23,7 +23,7 @@ const (
 )
 
 // Details holds the progress of one attempt. The SDK sends the last heartbeat of a failed attempt before it reports the
-// failure, so that progress is lost only in a crash.
+// failure. Progress is lost when the worker dies or can't reach Temporal, and when the attempt was cancelled.
 type Details[P any] struct {
 	mu       sync.Mutex
 	progress P
@@ -49,6 +49,12 @@ func Take[P any](ctx context.Context, first P) *Details[P] {
 		d.progress = left
 	}
 	return d
+}
+
+// IsRepeated reports whether the attempt follows another one. `temporal activity reset` counts attempts from 1 again,
+// but keeps the heartbeat; with --reset-heartbeats nothing shows that there were attempts.
+func IsRepeated(ctx context.Context) bool {
+	return activity.IsActivity(ctx) && (activity.GetInfo(ctx).Attempt > 1 || activity.HasHeartbeatDetails(ctx))
 }
 
 // Begin starts to send the progress. stop must be called with whether the attempt has succeeded; a failed one sends a

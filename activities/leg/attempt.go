@@ -3,6 +3,7 @@ package leg
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -25,11 +26,27 @@ type legAttempt struct {
 	*attempt.WorkerSlot
 	details *heartbeat.Details[machine.LegProgress]
 	options Options
+	// unknown is true until the first part of an attempt that follows one whose last heartbeat is not complete.
+	unknown bool
 }
 
 func newLegAttempt(ctx context.Context, options Options) *legAttempt {
-	return &legAttempt{WorkerSlot: attempt.NewWorkerSlot(options.Now, options.ListenFor, maxSlotTime),
+	w := &legAttempt{WorkerSlot: attempt.NewWorkerSlot(options.Now, options.ListenFor, maxSlotTime),
 		details: heartbeat.Take(ctx, machine.LegProgress{}), options: options}
+	w.unknown = heartbeat.IsRepeated(ctx) && !w.details.Progress().Complete
+	w.details.Note(func(p *machine.LegProgress) { p.Complete = false })
+	return w
+}
+
+// resume returns the leg at its start, or after the parts of earlier attempts.
+func (w *legAttempt) resume(in machine.LegRequest) *machine.Leg {
+	leg := machine.NewLeg(in, w.completedParts())
+	if w.unknown {
+		leg.Repeat()
+	}
+	w.unknown = leg.Repeats()
+	w.details.Note(func(p *machine.LegProgress) { p.Parts = leg.Parts() })
+	return leg
 }
 
 // spentSeconds returns how much of its deadline the action after the completed ones has used, by earlier activities
@@ -50,16 +67,34 @@ func (w *legAttempt) mayHandOver(err error) bool {
 
 // startHeartbeats sends heartbeats until stop, which must be called.
 func (w *legAttempt) startHeartbeats(ctx context.Context) (stop func(well bool)) {
-	return w.details.Begin(ctx)
+	end := w.details.Begin(ctx)
+	return func(well bool) {
+		w.details.Note(func(p *machine.LegProgress) { p.Complete = !w.unknown })
+		end(well)
+	}
 }
 
 // completedParts are the actions that earlier attempts have completed.
 func (w *legAttempt) completedParts() []machine.Part { return w.details.Progress().Parts }
 
 // noteAction records the action that the leg is about to take. It sends that to Temporal at once, as far as the SDK
-// lets heartbeats through, so that users see it; not for the first action, which the workflow shows.
-func (w *legAttempt) noteAction(ctx context.Context, s *rollout.Status) {
-	w.details.Note(func(p *machine.LegProgress) { p.Status = s })
+// lets heartbeats through, so that users see it; not for the first action, which the workflow shows. What an earlier
+// attempt has recorded of another action does not count for it.
+func (w *legAttempt) noteAction(ctx context.Context, leg *machine.Leg, a machine.Action) {
+	key := leg.Key(a)
+	w.details.Note(func(p *machine.LegProgress) {
+		if p.Status = leg.Status(); p.Action == key {
+			return
+		}
+		if p.PartNumber == len(p.Parts)+1 { // it was interrupted, and may come again
+			spent := maps.Clone(p.Spent)
+			if spent == nil {
+				spent = map[string]float64{}
+			}
+			spent[p.Action], p.Spent = p.ElapsedSeconds, spent
+		}
+		p.Action, p.PartNumber = key, 0
+	})
 	if len(w.completedParts()) > 0 {
 		w.details.Send(ctx)
 	}
@@ -86,6 +121,7 @@ func (w *legAttempt) noteWait(s *rollout.Status) {
 
 // noteDone records the completed actions.
 func (w *legAttempt) noteDone(parts []machine.Part) {
+	w.unknown = false
 	w.details.Note(func(p *machine.LegProgress) { p.Parts = parts })
 	w.Progressed()
 }
@@ -95,6 +131,7 @@ func (w *legAttempt) BeginPart(first workload.Progress) {
 	w.details.Note(func(p *machine.LegProgress) {
 		if part := len(p.Parts) + 1; p.PartNumber != part {
 			p.PartNumber, p.Progress = part, first
+			p.ElapsedSeconds = max(p.ElapsedSeconds, p.Spent[p.Action])
 		}
 	})
 }

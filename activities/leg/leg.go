@@ -81,27 +81,27 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 func (a *Activities) run(ctx context.Context, w *legAttempt, in machine.LegRequest) (machine.LegResult, error) {
 	ctx, end := workload.ShareReads(attempt.WithParent(ctx, w))
 	defer end()
-	leg := machine.NewLeg(in, w.completedParts())
+	leg := w.resume(in)
 	for {
 		from := a.options.Now()
 		action, on := leg.Next(from)
 		if !on {
 			if action.Until == nil {
-				return machine.LegResult{Parts: leg.Parts()}, nil
+				return machine.LegResult{Parts: leg.Parts(), Unknown: leg.Repeats()}, nil
 			}
 			w.noteWait(leg.Status())
 			if err := wait(ctx, action.Until.Sub(from)); err != nil {
-				return w.interrupted(ctx, action, err)
+				return w.interrupted(ctx, leg, action, err)
 			}
 			continue
 		}
-		w.noteAction(ctx, leg.Status())
+		w.noteAction(ctx, leg, action)
 		if err := w.heartbeatBeforeFinish(ctx, action, in.Request.Spec.Strategy.Style); err != nil {
-			return w.interrupted(ctx, action, err)
+			return w.interrupted(ctx, leg, action, err)
 		}
 		result, err := a.carryOut(ctx, leg, action)
 		if err != nil {
-			return w.interrupted(ctx, action, err)
+			return w.interrupted(ctx, leg, action, err)
 		}
 		leg.Done(action, result, from, a.options.Now())
 		w.noteDone(leg.Parts())
@@ -129,8 +129,10 @@ func (a *Activities) carryOut(ctx context.Context, leg *machine.Leg, action mach
 // its worker slot. In the last case the leg ends instead of waiting for its next attempt, and another leg begins with
 // that action: if the activity were cancelled between two attempts, Temporal's server would answer without the
 // heartbeat, and the workflow would not learn what was done.
-func (w *legAttempt) interrupted(ctx context.Context, a machine.Action, err error) (machine.LegResult, error) {
-	result := machine.LegResult{Parts: w.completedParts(), Unfinished: a.OnParty(), SpentSeconds: w.spentSeconds(a)}
+func (w *legAttempt) interrupted(ctx context.Context, leg *machine.Leg, a machine.Action, err error) (
+	machine.LegResult, error) {
+	result := machine.LegResult{Parts: leg.Parts(), Unfinished: a.OnParty(), SpentSeconds: w.spentSeconds(a),
+		Unknown: leg.Repeats()}
 	if w.mayHandOver(err) {
 		return result, nil
 	}
@@ -158,6 +160,7 @@ func withResult(ctx context.Context, result machine.LegResult, err error) error 
 	if raw, unfit := json.Marshal(result.Parts); len(result.Parts) > 0 && unfit == nil {
 		details.Leg = raw
 	}
+	details.LegUnknown = result.Unknown
 	if !app.NonRetryable() { // for a stop: the server then doesn't repeat the attempt
 		details.SpentSeconds = result.SpentSeconds
 	}

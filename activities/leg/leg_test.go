@@ -38,12 +38,17 @@ type party struct {
 	acknowledged []int
 	// first is the Move after the claim, as announced to BeginMoving.
 	first *rollout.MoveRequest
+	// panics is a call that panics; "": none.
+	panics string
 	// left is the progress that the last attempt left for the next.
 	left *machine.LegProgress
 }
 
 func (p *party) called(call string) error {
 	p.calls = append(p.calls, call)
+	if call == p.panics {
+		panic(call)
+	}
 	err := p.fail[call]
 	delete(p.fail, call)
 	return attempt.ApplicationError(err)
@@ -62,7 +67,10 @@ func (p *party) BeginMoving(_ context.Context, _ rollout.BeginRequest,
 }
 
 func (p *party) Move(_ context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
-	p.updated = strategy.Target(in.Replicas, 10)
+	if in.Inspect {
+		return p.numbers(), p.called("look")
+	}
+	p.updated = max(p.updated, strategy.Target(in.Replicas, 10))
 	return p.numbers(), p.called("move " + in.Replicas.String())
 }
 
@@ -186,20 +194,72 @@ func TestLegFailure_CarriesCompletedParts(t *testing.T) {
 	var parts []machine.Part
 	require.NoError(t, json.Unmarshal(details.Leg, &parts))
 	require.Len(t, parts, 2)
+	require.False(t, details.LegUnknown)
 }
 
-// The next attempt after a crash has the heartbeat of the last one.
+// The attempt after a failed one has its heartbeat.
 func TestLegRetry_ContinuesAfterCompletedParts(t *testing.T) {
 	t.Parallel()
-	p := &party{fail: map[string]error{"move 50%": errors.New("crash")}}
+	p := &party{fail: map[string]error{"move 50%": errors.New("no answer")}}
 	in := legRequest(false, step("20%", nil, passes), step("50%", nil, nil))
 	_, err := p.runLeg(t, in)
-	require.ErrorContains(t, err, "crash")
+	require.ErrorContains(t, err, "no answer")
 	out, err := p.runLeg(t, in)
 	require.NoError(t, err)
 	require.Equal(t, []string{"begin", "move 20%", "move 50%", "move 50%"}, p.calls,
 		"completed actions are not repeated")
 	require.Len(t, out.Parts, 3, "the result includes what earlier attempts did")
+}
+
+// The heartbeat of a worker that died is older than what it has done: the attempt after it sends no traffic back to
+// pods that may be gone, and reports that more may have been done.
+func TestLegRetry_RepeatsForwardsOnly_WhenWorkerDied(t *testing.T) {
+	t.Parallel()
+	in := legRequest(true, step("20%", new(int32(20)), passes), step("60%", new(int32(60)), passes),
+		step("100%", nil, nil))
+	p := &party{fail: map[string]error{"route 60%": errors.New("no answer")}}
+	_, err := p.runLeg(t, in)
+	require.Error(t, err)
+	require.True(t, p.left.Complete, "an attempt that ends by itself has reported all")
+	p.left.Complete, p.left.Parts = false, p.left.Parts[:3] // begin, PinStableService, move 20%
+	stale := *p.left
+
+	p.calls = nil
+	out, err := p.runLeg(t, in)
+	require.NoError(t, err)
+	require.Equal(t, []string{"look", "PinStableService", "move 20%", "move 60%", "route 60%"}, p.calls[:5])
+	require.True(t, out.Parts[3].AfterCrash)
+
+	stale.PartNumber, stale.ElapsedSeconds = 4, 590 // of the action that the dead worker was at
+	p.left, p.calls, p.fail = &stale, nil, map[string]error{"look": errors.New("no answer")}
+	_, err = p.runLeg(t, in)
+	require.Error(t, err)
+	require.False(t, p.left.Complete, "nothing more is known after an attempt without results")
+	require.Zero(t, p.left.SpentSeconds(), "the inspection has its own deadline")
+	require.InDelta(t, 590, p.left.Spent[stale.Action], 0, "and the action keeps what it has used")
+	p.fail["look"] = &failure.Error{Kind: failure.WorkloadFailed, Message: "no"}
+	_, err = p.runLeg(t, in)
+	require.Equal(t, []string{"look", "look"}, p.calls, "the attempt after that inspects the pods, too")
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	var details failure.Details
+	require.NoError(t, app.Details(&details))
+	require.True(t, details.LegUnknown)
+}
+
+// An attempt that panics sends a last heartbeat, like one that fails.
+func TestLegRetry_ContinuesAfterCompletedParts_WhenAttemptPanicked(t *testing.T) {
+	t.Parallel()
+	p := &party{panics: "move 50%"}
+	in := legRequest(false, step("20%", nil, passes), step("50%", nil, nil))
+	_, err := p.runLeg(t, in)
+	require.Error(t, err)
+	require.Len(t, p.left.Parts, 2)
+	p.panics, p.calls = "", nil
+	out, err := p.runLeg(t, in)
+	require.NoError(t, err)
+	require.Equal(t, []string{"move 50%"}, p.calls)
+	require.Len(t, out.Parts, 3)
 }
 
 // An action that waits ends the leg if there are results: if the activity were cancelled between two attempts, they

@@ -44,6 +44,15 @@ const (
 	Gone Kind = "Gone"
 )
 
+// Known reports whether this is one of the kinds above; an error that no activity has classified has another type.
+func (k Kind) Known() bool {
+	switch k {
+	case Refused, WorkloadFailed, Claimed, ClaimLost, Unreachable, Forbidden, NotReady, NotFound, Conflict, Drift, Gone:
+		return true
+	}
+	return false
+}
+
 // System reports whether this is a system failure (the release is interrupted and can be resumed) rather than a
 // business failure.
 func (k Kind) System() bool { return k == Unreachable || k == Forbidden }
@@ -86,8 +95,10 @@ type Details struct {
 	Effect *Effect `json:"effect,omitempty"`
 	// Data is Error.Data as JSON.
 	Data json.RawMessage `json:"data,omitempty"`
-	// Leg is what the leg of a rollout had completed before ([]machine.Part as JSON).
-	Leg json.RawMessage `json:"leg,omitempty"`
+	// Leg is what the leg of a rollout had completed before ([]machine.Part as JSON). LegUnknown is true if more may
+	// have been done.
+	Leg        json.RawMessage `json:"leg,omitempty"`
+	LegUnknown bool            `json:"legUnknown,omitempty"`
 }
 
 // Effect is what an operation changed on a workload before it failed.

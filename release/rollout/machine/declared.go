@@ -44,7 +44,6 @@ func (m *Machine) handleRedeclared(a Action, f Failure) bool {
 	if f.Kind != failure.Drift || !m.declared() || a.Kind != ActMove && a.Kind != ActFinish {
 		return false
 	}
-	m.s.PodsUnsettled = m.s.PodsUnsettled && a.Kind != ActMove // a failing Move has settled the workload before
 	m.s.Redeclared = f.Message
 	return true
 }

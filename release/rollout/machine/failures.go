@@ -61,8 +61,8 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 	if a.restores {
 		m.s.RouteRestore = nil
 	}
-	// a failing Move has settled the workload before, where that is possible
-	m.s.PodsUnsettled = m.s.PodsUnsettled && a.Kind != ActMove
+	// a failing Move has settled the workload before, where that is possible; a crash has not
+	m.s.PodsUnsettled = m.s.PodsUnsettled && (a.Kind != ActMove || !f.Kind.Known())
 	if m.resolvedAutomatically(a, f) || m.handleRedeclared(a, f) {
 		return
 	}

@@ -34,11 +34,17 @@ type LegResult struct {
 	// Unfinished is true if the action after them was started; SpentSeconds is how much of its deadline it has used.
 	Unfinished   bool  `json:"unfinished,omitempty"`
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
+	// Unknown is true if more may have been done than the parts show.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
 // Part is one executed action of a leg: when it was decided, when it was done, and its result.
 type Part struct {
-	Kind  ActionKind           `json:"kind"`
+	Kind ActionKind `json:"kind"`
+	// AfterCrash is true for the first part of an attempt that follows one whose results are not all known
+	// (Leg.Repeat).
+	AfterCrash bool `json:"afterCrash,omitempty"`
+
 	From  time.Time            `json:"from"`
 	At    time.Time            `json:"at"`
 	Begin *rollout.BeginResult `json:"begin,omitempty"`
@@ -49,11 +55,17 @@ type Part struct {
 // LegProgress is the heartbeat of a leg's activity: what one attempt leaves for the next.
 type LegProgress struct {
 	workload.Progress
-	// PartNumber is the number, from 1, of the part that Progress is about.
+	// PartNumber is the number, from 1, of the part that Progress is about; 0: none. Action is the Key of its action.
 	PartNumber int    `json:"of"`
+	Action     string `json:"action,omitempty"`
 	Parts      []Part `json:"parts,omitempty"`
+	// Spent is how many seconds of their deadline interrupted actions have used, by Key.
+	Spent map[string]float64 `json:"spent,omitempty"`
 	// Status is the current status of the rollout without its history; nil before the first action.
 	Status *rollout.Status `json:"status,omitempty"`
+	// Complete is true once the attempt has ended by itself: then Parts are all that was done. The heartbeat of a
+	// worker that died, or that lost its connection, is older than what the worker did last.
+	Complete bool `json:"complete,omitempty"`
 }
 
 // SpentSeconds returns how much of its deadline the action after the parts has used; 0 if it has not begun.
@@ -101,6 +113,8 @@ type Leg struct {
 	parts   []Part
 	// matches is true while every part so far was the one that the machine asked for.
 	matches bool
+	// repeats is true from Repeat until the next part.
+	repeats bool
 }
 
 // NewLeg starts a leg, or continues one of which these parts are done.
@@ -110,14 +124,61 @@ func NewLeg(in LegRequest, done []Part) *Leg {
 	for _, p := range done {
 		l.replay(p)
 	}
+	if !l.matches {
+		l.Repeat()
+	}
 	return l
 }
+
+// Repeat continues the leg after an attempt that may have done more than the parts show, as its worker died.
+func (l *Leg) Repeat() {
+	l.lose()
+	l.repeats = true
+}
+
+// lose prepares for the repetition of what may have come after the parts, if that is more of the steps.
+func (l *Leg) lose() {
+	if n := len(l.parts); n == 0 || !l.endsAt(n) && l.machine.makesStepAfter(l.parts[n-1].At) {
+		l.machine.loseLeg()
+	}
+}
+
+// endsAt reports whether the leg ends after this many parts whatever comes next: under a Rollout object, and with a pod
+// in trouble, so that the workflow can publish it.
+func (l *Leg) endsAt(parts int) bool {
+	return parts > 0 && (l.machine.PodStuck() || l.machine.singleActionLegs())
+}
+
+// makesStepAfter reports whether the leg makes more of the steps, after a wait for routes or a brief pause. Finalising
+// comes after all steps, and only restores.
+func (m *Machine) makesStepAfter(at time.Time) bool {
+	after := ResumeMachine(m.setup, deepCopy(m.s))
+	a := after.Next(at)
+	if after.mayWaitInLeg(a) {
+		a = after.Next(*a.Until)
+	}
+	return a.OnParty() && after.s.Stage != stageFinal
+}
+
+// Key identifies an action of the leg among those of the rollout.
+func (l *Leg) Key(a Action) string { return l.machine.key(a) }
+
+func (m *Machine) key(a Action) string {
+	_, key := a.deadline()
+	return fmt.Sprintf("%d %s", m.s.Visit, key)
+}
+
+// Repeats reports whether no part was executed since Repeat.
+func (l *Leg) Repeats() bool { return l.repeats }
 
 // replay advances the machine by a part as if it had just been executed. Parts that the machine would not have asked
 // for, as those of another build may be, are skipped: every action finds out by itself what is left to do.
 func (l *Leg) replay(p Part) {
 	if !l.matches {
 		return
+	}
+	if p.AfterCrash {
+		l.lose()
 	}
 	a := l.machine.Next(p.From)
 	// it had ended when the part began, even if the clock of the previous part's worker disagrees
@@ -145,8 +206,7 @@ func (m *Machine) startBriefPause(at time.Time) {
 // Next returns the leg's next action and starts it. It returns false when the leg has ended, or waits until the
 // action's Until.
 func (l *Leg) Next(now time.Time) (a Action, goesOn bool) {
-	// with a pod in trouble the leg ends so that the workflow can publish that
-	if len(l.parts) > 0 && (l.machine.PodStuck() || l.machine.singleActionLegs()) {
+	if l.endsAt(len(l.parts)) {
 		return Action{Kind: ActWait}, false
 	}
 	steps := l.machine.s.Stage == stageSteps
@@ -193,7 +253,9 @@ func (m *Machine) mayWaitInLeg(a Action) bool {
 func (l *Leg) Done(a Action, r Result, from, now time.Time) {
 	l.machine.Done(r, now)
 	l.machine.startBriefPause(now)
-	l.parts = append(l.parts, partOf(a, r, from, now))
+	p := partOf(a, r, from, now)
+	p.AfterCrash, l.repeats = l.repeats, false
+	l.parts = append(l.parts, p)
 }
 
 // Parts returns what was done so far.
@@ -248,8 +310,8 @@ type LegEnd struct {
 	LegResult
 	Stopped bool
 	Failure *Failure
-	// Unknown is true if more may have been done than the parts show.
-	Unknown bool
+	// Action is the Key of the action that has used SpentSeconds; "": the one after the parts.
+	Action string
 }
 
 // Trial returns a copy of the machine, inside of the running action, on which a command can be tried: what the copy
@@ -272,7 +334,7 @@ func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 		l.replay(p)
 	}
 	if !l.matches || end.Unknown {
-		m.loseLeg()
+		l.lose()
 	}
 	m.restoreAfterLeg(end, now)
 }
@@ -281,8 +343,8 @@ func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 // three rules make them safe in the states of later steps. What the leg may have pinned or routed counts as such, so
 // that a rollback restores it before the first pod. The pods are inspected before a Service is pinned to the stable
 // ones: none may be left. A step that a later one has followed makes no routes (madeBefore): traffic would go back to
-// stable pods that were replaced. Under a Rollout object a leg has one action, which Start has recorded; while the
-// step waits for an approval a leg makes no later step; and a leg that finalises only restores.
+// stable pods that were replaced. Under a Rollout object a leg has one action; while the step waits for an approval a
+// leg makes no later step; and a leg that finalises only restores.
 func (m *Machine) loseLeg() {
 	if m.s.Stage == stageFinal {
 		return
@@ -317,10 +379,14 @@ func (m *Machine) restoreAfterLeg(end LegEnd, now time.Time) {
 		}
 	}
 	a := m.Next(now)
+	if end.Action != "" && end.Action != m.key(a) {
+		end.SpentSeconds = 0
+	}
 	switch {
 	case !a.OnParty():
 	case end.Failure != nil:
 		m.Start(a)
+		end.Failure.SpentSeconds = max(end.Failure.SpentSeconds, end.SpentSeconds)
 		m.Failed(*end.Failure, now)
 	case end.Stopped:
 		m.Start(a)

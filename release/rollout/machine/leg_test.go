@@ -25,6 +25,13 @@ func (w *world) goLeg(a Action, most int) LegEnd {
 	require.Empty(w.t, in.State.Log.Entries, "the log is not sent")
 	l := NewLeg(in, nil)
 	for n := 0; ; n++ {
+		if w.crash != nil {
+			if kept := w.crash(l.parts); kept < len(l.parts) {
+				w.forget(l.parts[kept:])
+				l = NewLeg(in, roundTrip(w.t, l.parts[:kept]))
+				l.Repeat()
+			}
+		}
 		part, on := l.Next(w.now)
 		for !on && part.Until != nil && part.waitKind == rollout.WaitTimer {
 			w.now = *part.Until
@@ -40,10 +47,12 @@ func (w *world) goLeg(a Action, most int) LegEnd {
 			if moves && w.resultLost != nil && w.resultLost() {
 				w.claimed, w.templateWritten, w.unsettled = true, true, true
 			}
-			return LegEnd{LegResult: LegResult{Parts: roundTrip(w.t, l.Parts())}, Stopped: true}
+			return LegEnd{LegResult: LegResult{Parts: roundTrip(w.t, l.Parts()), Unknown: l.Repeats()}, Stopped: true}
 		}
 		w.templateWritten, w.unsettled = w.templateWritten || moves, w.unsettled || moves
-		w.movedPods = w.movedPods || part.Kind == ActMove && !part.Move.Halt
+		if part.Kind == ActMove && !part.Move.Halt {
+			w.reportedMoves++
+		}
 		w.unsettled = w.unsettled || part.Kind == ActMove && !part.Move.Halt
 		l.Done(part, w.perform(part), w.now, w.now)
 	}
@@ -114,6 +123,7 @@ func TestLeg_KeepsInvariants_WhenStoppedAnywhere(t *testing.T) {
 		setup, size := drawSetup(t)
 		w := newWorld(t, setup, size)
 		w.resultLost = func() bool { return rapid.Bool().Draw(t, "resultLost") }
+		w.crash = crashAtRandom(t)
 		gates := map[string]bool{}
 		lost := false
 		for i := range rapid.IntRange(0, 20).Draw(t, "rounds") {
@@ -159,7 +169,30 @@ func TestLeg_KeepsInvariants_WhenStoppedAnywhere(t *testing.T) {
 func (w *world) loseAtRandom(t *rapid.T, i int, end *LegEnd) {
 	finished := slices.ContainsFunc(end.Parts, func(p Part) bool { return p.Kind == ActFinish })
 	if end.Stopped && !finished && rapid.Bool().Draw(t, fmt.Sprint("lost", i)) {
+		w.forget(end.Parts)
 		end.Parts, end.Unknown = nil, true
+	}
+}
+
+// forget takes account of parts whose results are lost.
+func (w *world) forget(lost []Part) {
+	for _, p := range lost {
+		if p.Kind == ActMove {
+			w.reportedMoves--
+		}
+	}
+}
+
+// crashAtRandom returns a function that lets the worker of a leg die: the next attempt has the parts of its last
+// heartbeat. The parts before a workload is finalised are always in one.
+func crashAtRandom(t *rapid.T) func(done []Part) (kept int) {
+	crashes := 0
+	return func(done []Part) int {
+		if len(done) == 0 || done[len(done)-1].Kind == ActFinish || crashes >= 5 || !rapid.Bool().Draw(t, "crash") {
+			return len(done)
+		}
+		crashes++
+		return rapid.IntRange(0, len(done)).Draw(t, "kept")
 	}
 }
 
@@ -221,6 +254,22 @@ func TestLostLeg_IsRepeatedForwardOnly(t *testing.T) {
 		require.Equal(t, int32(80), w.share, tc.reason)
 	}
 
+	resumed := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, 0), aStep("60%", 60, 0),
+		aStep("80%", 80, -1)), 10)
+	resumed.noGrace = true
+	resumed.crash = func(done []Part) int {
+		if len(done) == 5 && !slices.ContainsFunc(done, func(p Part) bool { return p.AfterCrash }) {
+			return 2
+		}
+		return len(done)
+	}
+	resumed.m.EndLeg(resumed.goLeg(resumed.m.Next(resumed.now), 100), resumed.now)
+	require.Equal(t, "[begin PinStableService move 20% EnsureRoutes move 60% "+
+		"move 0 PinStableService move 20% move 60% EnsureRoutes move 80% EnsureRoutes]", fmt.Sprint(resumed.actions),
+		"the next attempt of the same leg, whose heartbeat had two parts")
+	require.Equal(t, rollout.WaitApproval, resumed.m.Status().WaitingFor.Kind, "the workflow replays it as it was")
+	require.False(t, resumed.m.s.RepeatsSteps)
+
 	all := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, 0), aStep("100%", 100, 0)), 10)
 	all.noGrace = true
 	all.loseLeg(6)
@@ -230,6 +279,94 @@ func TestLostLeg_IsRepeatedForwardOnly(t *testing.T) {
 	require.Equal(t, ActClose, all.byLegs().Kind)
 	require.NotContains(t, all.actions, "PinStableService", "no stable pod is left")
 	require.Equal(t, rollout.PhaseHealthy, all.m.Status().Phase)
+}
+
+// A worker that dies while it finalises has made all steps: the next attempt repeats none of them.
+func TestLegAfterCrash_RepeatsNoStep_WhenFinalisingHasBegun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StyleBlueGreen, true, aStep("100%", 50, 0)), 10)
+	w.noGrace = true
+	var steps int
+	w.crash = func(done []Part) int {
+		if last := len(done) - 1; last > 0 && done[last].Kind == ActRoute && w.share == 100 && steps == 0 {
+			steps = last
+			return steps
+		}
+		return len(done)
+	}
+	w.m.EndLeg(w.goLeg(w.m.Next(w.now), 100), w.now)
+	require.Positive(t, steps)
+	require.Equal(t, "[begin PinStableService move 100% EnsureRoutes RouteTrafficToNew RouteTrafficToNew "+
+		"RestoreStableService ResumeWorkload new RouteTrafficToStable RemoveCanaryService ReleaseWorkloadControl new]",
+		fmt.Sprint(w.actions))
+}
+
+// If the results of all steps are known, what came after them was finalising, which only restores.
+func TestLostLeg_RepeatsNoStep_WhenAllStepsAreKnown(t *testing.T) {
+	t.Parallel()
+	for most := 4; most < 7; most++ {
+		w := newWorld(t, setupOf(strategy.StyleBlueGreen, true, aStep("100%", 50, 0)), 10)
+		w.noGrace = true
+		end := w.goLeg(w.m.Next(w.now), most)
+		require.True(t, end.Stopped)
+		end.Parts, end.Unknown = end.Parts[:4], true
+		w.m.EndLeg(end, w.now)
+		require.False(t, w.m.s.RepeatsSteps)
+		require.Equal(t, rollout.RouteToNew, w.nextActivity().Route.Action)
+	}
+}
+
+// What an action has used of its deadline does not count for the inspection that comes first after a crash.
+func TestInspectionAfterCrash_HasWholeDeadline(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"2 move false false", "1 move false true"} {
+		w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, 0), aStep("60%", 60, -1)), 10)
+		w.noGrace = true
+		end := w.goLeg(w.m.Next(w.now), 2)
+		end.Stopped, end.Unknown, end.SpentSeconds, end.Action = false, true, 590, of
+		end.Failure = &Failure{Kind: failure.Unreachable, Message: "no worker"}
+		w.m.EndLeg(end, w.now)
+		w.now = w.now.Add(time.Hour)
+		look := w.nextActivity()
+		require.True(t, look.Move.Inspect)
+		require.Equal(t, of == "1 move false true", look.Move.SpentSeconds == 590, of)
+	}
+}
+
+// A jump after a lost leg does not skip the inspection: no Service is pinned to stable pods that were replaced.
+func TestJumpAfterLostLeg_InspectsPodsFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("60%", 60, 0),
+		aStep("100%", 100, 0)), 10)
+	w.noGrace = true
+	w.drive()
+	w.send(rollout.Command{Verb: rollout.VerbApprove}, w.now)
+	end := w.goLeg(w.m.Next(w.now), 4)
+	require.True(t, end.Stopped)
+	end.Parts, end.Unknown = end.Parts[:2], true // the second step is known, and the third has begun
+	w.m.EndLeg(end, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbJump, ToStep: 1}, w.now)
+	require.Equal(t, audit.Accepted, outcome, message)
+	look := w.nextActivity()
+	require.Equal(t, ActMove, look.Kind)
+	require.True(t, look.Move.Inspect)
+}
+
+// A last step of all pods lets the workload's own controller replace them. The inspection before it starts none of
+// that: a pause after it holds them.
+func TestInspectionAfterLostLeg_MovesNoPods_BeforeLastStep(t *testing.T) {
+	t.Parallel()
+	setup := setupOf(strategy.StylePartition, true, aStep("100%", 100, -1))
+	setup.Spec.Strategy.DisableGenerateCanaryService = true
+	w := newWorld(t, setup, 10)
+	w.loseLeg(1)
+	w.do(w.nextActivity())
+	look := w.nextActivity()
+	require.Equal(t, ActMove, look.Kind)
+	require.True(t, look.Move.Inspect)
+	require.False(t, look.Move.Native)
+	w.do(look)
+	require.True(t, w.nextActivity().Move.Native, "the step's own move follows")
 }
 
 // A command after a leg whose results are lost takes traffic from the new version before its pods.

@@ -126,7 +126,9 @@ func (m *Machine) activity(kind ActionKind, waits rollout.WaitKind, what string)
 // move returns the Move that creates the step's pods, or inspects them while the step pauses.
 func (m *Machine) move(look bool) Action {
 	step, s := m.step(), m.setup.Spec.Strategy
-	back, native := m.s.Stage == stageRollback, m.native()
+	// the step's own pods come later, when its Services are prepared
+	lookBefore := look && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade
+	back, native := m.s.Stage == stageRollback, m.native() && !lookBefore
 	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style,
 		Replicas: step.Replicas, Change: m.setup.Spec.Change, Template: m.s.Status.TemplateDigest,
 		OverwriteDrift: m.s.OverwriteDrift, FailureThreshold: s.FailureThreshold, Settle: !native &&
@@ -139,12 +141,15 @@ func (m *Machine) move(look bool) Action {
 	} else if m.declared() {
 		request.Batch = m.batch(m.s.Status.CurrentStepIndex)
 	}
-	// the step's own pods come later, when its Services are prepared
-	if look && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade {
+	if lookBefore {
 		request.Replicas = intstr.FromInt32(m.s.Status.CanaryReplicas)
 	}
 	a := Action{Kind: ActMove, Move: request, waitKind: rollout.WaitPods}
 	switch {
+	case look && m.s.RepeatsSteps:
+		a.Summary = fmt.Sprintf("%s: inspect the pods after a crash", m.stepLabel())
+		a.reason = fmt.Sprintf("%s: a worker died in the middle of it: inspecting the pods of %s", m.stepLabel(),
+			m.workloadName())
 	case look:
 		a.Summary = fmt.Sprintf("%s: inspect a change by another client", m.stepLabel())
 		a.reason = fmt.Sprintf("%s: another client has changed %s: inspecting it", m.stepLabel(), m.workloadName())

@@ -215,6 +215,7 @@ func (s *State) clearForStep() {
 
 // clearForTurn clears what held the rollout or delayed it, for a change of direction.
 func (s *State) clearForTurn() {
+	s.ChangeObserved = s.ChangeObserved || s.Recheck == recheckInspect && s.Trouble == nil
 	s.clearPause()
 	s.release()
 	s.answered()

@@ -39,6 +39,9 @@ type world struct {
 	// arrived.
 	templateWritten bool
 	resultLost      func() bool
+	// crash, if not nil, decides before each part of a leg whether its worker has died: the next attempt keeps this many
+	// of the executed parts.
+	crash func(done []Part) (kept int)
 	// stableReplaced is true if another client let the workload's own controller replace the stable pods of a
 	// blue-green.
 	stableReplaced bool
@@ -47,8 +50,8 @@ type world struct {
 	actions []string
 	// moves are the requests of all Moves.
 	moves []rollout.MoveRequest
-	// movedPods is true once a Move of a step has returned.
-	movedPods bool
+	// reportedMoves is how many Moves of steps have returned, without those whose results are lost.
+	reportedMoves int
 }
 
 func newWorld(t require.TestingT, setup Setup, size int32) *world {
@@ -116,7 +119,9 @@ func (w *world) endAction() {
 
 // do executes an action and returns its result to the machine.
 func (w *world) do(a Action) {
-	w.movedPods = w.movedPods || a.Kind == ActMove && !a.Move.Halt
+	if a.Kind == ActMove && !a.Move.Halt {
+		w.reportedMoves++
+	}
 	w.m.Done(w.perform(a), w.now)
 }
 
@@ -203,7 +208,8 @@ func (w *world) route(a Action) rollout.RouteResult {
 		return rollout.RouteResult{Modified: true, GraceSeconds: 3}
 	}
 	w.actions = append(w.actions, string(a.Route.Action))
-	if w.movedPods { // a rollout that is stopped to new before its first step has only the workload's own pods
+	// A rollout that is stopped to new before its first step, or after a lost one, has only the workload's own pods.
+	if w.reportedMoves > 0 {
 		require.NotEqual(w.t, "own", a.Route.CanaryHash, "routes select the pods that the steps created")
 	}
 	switch a.Route.Action {
