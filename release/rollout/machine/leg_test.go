@@ -369,6 +369,20 @@ func TestInspectionAfterLostLeg_MovesNoPods_BeforeLastStep(t *testing.T) {
 	require.True(t, w.nextActivity().Move.Native, "the step's own move follows")
 }
 
+// The step's own move settles the workload. The inspection before it leaves that, unless the rollout is held there.
+func TestInspectionAfterCrash_DoesNotSettle_UnlessPaused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StyleBlueGreen, true, aStep("100%", 50, -1)), 10)
+	w.loseLeg(1)
+	w.do(w.nextActivity())
+	look := w.nextActivity()
+	require.True(t, look.Move.Inspect)
+	require.False(t, look.Move.Settle)
+	w.do(look)
+	w.send(rollout.Command{Verb: rollout.VerbPause}, w.now)
+	require.True(t, w.nextActivity().Halts())
+}
+
 // A command after a leg whose results are lost takes traffic from the new version before its pods.
 func TestRollbackAfterLostLeg_RestoresTrafficFirst(t *testing.T) {
 	t.Parallel()

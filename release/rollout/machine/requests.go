@@ -126,12 +126,14 @@ func (m *Machine) activity(kind ActionKind, waits rollout.WaitKind, what string)
 // move returns the Move that creates the step's pods, or inspects them while the step pauses.
 func (m *Machine) move(look bool) Action {
 	step, s := m.step(), m.setup.Spec.Strategy
-	// the step's own pods come later, when its Services are prepared
+	// The step's own pods come later, when its Services are prepared. After a crash the leg goes on at once: settling
+	// would only make more writes.
 	lookBefore := look && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade
+	goesOn := lookBefore && m.s.RepeatsSteps
 	back, native := m.s.Stage == stageRollback, m.native() && !lookBefore
 	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style,
 		Replicas: step.Replicas, Change: m.setup.Spec.Change, Template: m.s.Status.TemplateDigest,
-		OverwriteDrift: m.s.OverwriteDrift, FailureThreshold: s.FailureThreshold, Settle: !native &&
+		OverwriteDrift: m.s.OverwriteDrift, FailureThreshold: s.FailureThreshold, Settle: !native && !goesOn &&
 			(m.pauses() && !m.briefPauseAt(m.s.Status.CurrentStepIndex) || m.stepRoutes()),
 		Native: native, CanaryMetadata: s.PatchPodTemplateMetadata, Inspect: look, Back: back,
 		Predicted: m.setup.Predicted, KeepStable: s.Style == strategy.StylePartition && !back &&
