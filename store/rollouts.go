@@ -31,19 +31,35 @@ func (s *Store) GetRollout(ctx context.Context, namespace, name string) (*v1beta
 	return ReadRollout(found)
 }
 
-// RolloutsIn returns the Rollouts of a namespace that can be decoded.
+// rolloutsPage is how many Rollouts RolloutsIn reads at once.
+const rolloutsPage = 250
+
+// RolloutsIn returns the Rollouts of a namespace that can be decoded, with what names a workload: without their
+// strategies and statuses, which can be large. It reads them page by page.
 func (s *Store) RolloutsIn(ctx context.Context, namespace string) ([]v1beta1.Rollout, error) {
-	found, err := s.rollouts.Namespace(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, asFailure(err, "the Rollouts of namespace "+namespace)
-	}
 	var out []v1beta1.Rollout
-	for i := range found.Items {
-		if r, err := ReadRollout(&found.Items[i]); err == nil {
-			out = append(out, *r)
+	for cursor := ""; ; {
+		found, err := listPage(ctx, s.rollouts.Namespace(namespace),
+			metav1.ListOptions{Limit: rolloutsPage, Continue: cursor})
+		if err != nil {
+			return nil, asFailure(err, "the Rollouts of namespace "+namespace)
+		}
+		for i := range found.Items {
+			if r, err := ReadRollout(&found.Items[i]); err == nil {
+				out = append(out, naming(r))
+			}
+		}
+		if cursor = found.GetContinue(); cursor == "" {
+			return out, nil
 		}
 	}
-	return out, nil
+}
+
+// naming returns a Rollout with only what says which workload it names, and whether it counts.
+func naming(r *v1beta1.Rollout) (n v1beta1.Rollout) {
+	n.Name, n.Namespace, n.DeletionTimestamp = r.Name, r.Namespace, r.DeletionTimestamp
+	n.Spec.WorkloadRef, n.Spec.Disabled = r.Spec.WorkloadRef, r.Spec.Disabled
+	return n
 }
 
 // ReadRollout decodes a Rollout from the API server.

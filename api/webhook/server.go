@@ -10,9 +10,9 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	admission "k8s.io/api/admissionregistration/v1"
 
 	"slipway.io/slipway/api/limits"
@@ -38,6 +39,17 @@ const renewInterval = 10 * time.Minute
 // minRetryPause and maxRetryPause limit the pause between retries.
 const minRetryPause, maxRetryPause = time.Second, time.Minute
 
+const (
+	// maxConnections and maxPerAddress are how many connections the listener keeps open, in all and of one address. API
+	// servers need few: they send many reviews over one.
+	maxConnections, maxPerAddress = 128, 64
+	// streams are the reviews that a connection may carry at once, each with streamBuffer bytes that are received and
+	// not read yet: reviews that wait for room don't hold up others. Clients may send 64 KiB before they know the limit.
+	streams, streamBuffer = 8, 64 << 10
+	// handshakeTime is the time for a TLS handshake and the headers of a request; idleTime ends a connection without one.
+	handshakeTime, idleTime = 5 * time.Second, time.Minute
+)
+
 // Options configure a Server.
 type Options struct {
 	// Listen is the address of the listener; Address is how API servers reach it.
@@ -45,6 +57,8 @@ type Options struct {
 	Address   Address
 	Source    Source
 	Endpoints []Endpoint
+	// ClientCAs returns the CAs of the clients of endpoints that require a certificate; nil: no client needs one.
+	ClientCAs func() (*x509.CertPool, error)
 	Log       *slog.Logger
 }
 
@@ -62,21 +76,58 @@ func NewServer(o Options) *Server {
 	s := &Server{Options: o}
 	mux := http.NewServeMux()
 	for _, e := range o.Endpoints {
-		mux.Handle("POST "+e.Path, e.Handler)
+		handler := e.Handler
+		if o.ClientCAs != nil && e.Certificate {
+			handler = requireCertificate(handler)
+		}
+		mux.Handle("POST "+e.Path, handler)
 	}
 	l := limits.Default
-	// one conversion request holds a whole list of objects, with no size limit of its own
-	l.Answer, l.BodyBytes = 30*time.Second, 64<<20
+	l.Header, l.Body, l.Answer, l.Idle, l.BodyBytes = handshakeTime, maxTimeout, 30*time.Second, idleTime, maxUnread
 	s.http = l.Server(mux)
 	s.http.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug) // failed TLS handshakes of arbitrary clients
-	s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12,
+	s.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams, MaxReceiveBufferPerStream: streamBuffer,
+		MaxReceiveBufferPerConnection: streams * streamBuffer}
+	s.http.TLSConfig = s.tlsConfig()
+	return s
+}
+
+// tlsConfig returns the configuration of the listener. Certificates and CAs are those that are current at a handshake.
+func (s *Server) tlsConfig() *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if cert := s.current.Load(); cert != nil {
 				return cert, nil
 			}
 			return nil, errors.New("there is no certificate yet")
 		}}
-	return s
+	if s.ClientCAs == nil {
+		return config
+	}
+	base := config.Clone()
+	// a resumed session would not be checked against a CA that has changed
+	base.ClientAuth, base.SessionTicketsDisabled = tls.VerifyClientCertIfGiven, true
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		current := base.Clone()
+		var err error
+		if current.ClientCAs, err = s.ClientCAs(); current.ClientCAs == nil {
+			return nil, err
+		}
+		return current, nil
+	}
+	return config
+}
+
+// requireCertificate serves only clients with a certificate that the handshake has verified.
+func requireCertificate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+			http.Error(w, "this webhook serves clients with a certificate of --webhook-client-ca-file only; configure "+
+				"the API server's with --admission-control-config-file", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Start serves in the background and returns immediately.
@@ -114,7 +165,7 @@ func (s *Server) serve(ctx context.Context) {
 		listener, err := net.Listen("tcp", s.Listen)
 		if err == nil {
 			s.Log.InfoContext(ctx, "serving webhooks", "address", "https://"+listener.Addr().String())
-			err = s.http.ServeTLS(listener, "", "")
+			err = s.http.ServeTLS(limits.Connections(listener, maxConnections, maxPerAddress), "", "")
 		}
 		if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 			return
@@ -172,6 +223,8 @@ type Endpoint struct {
 	// Path begins with a slash; Handler serves it.
 	Path    string
 	Handler http.Handler
+	// Certificate is true if clients need a certificate where CAs of clients are configured.
+	Certificate bool
 	// Publish registers the endpoint in the API server. It is called again when the CA changes, after the returned
 	// duration (unless 0), and soon after an error. It must not write if nothing has changed.
 	Publish func(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration, err error)
@@ -227,13 +280,19 @@ type CRDs interface {
 	WatchConversion(ctx context.Context, changed func())
 }
 
-// NewConversion returns the endpoint that converts Rollouts.
+// NewConversion returns the endpoint that converts Rollouts. Its clients need no certificate: API servers have none for
+// conversions.
 func NewConversion(definitions CRDs) Endpoint {
-	return Endpoint{Path: PathConvert, Handler: reviewHandler(convert), Publish: definitions.PublishConversion,
+	handler := &reviews{most: maxConversions, room: semaphore.NewWeighted(maxConversions),
+		work: semaphore.NewWeighted(decodedAtOnce), timeout: conversionTimeout,
+		advice: "list fewer Rollouts at once (a limit), or read them as v1beta1",
+		review: func(_ context.Context, request []byte) ([][]byte, error) { return conversion.Review(request) },
+		refuse: func(_ context.Context, beginning []byte, why string) ([][]byte, error) {
+			return conversion.Refuse(beginning, why)
+		}}
+	return Endpoint{Path: PathConvert, Handler: handler, Publish: definitions.PublishConversion,
 		Watch: definitions.WatchConversion}
 }
-
-func convert(_ context.Context, request []byte) ([]byte, error) { return conversion.Review(request) }
 
 // PathMutate is the path of the mutating webhook that holds changes of workloads named by Rollout objects.
 const PathMutate = "/mutate"
@@ -248,34 +307,31 @@ type Gate struct {
 	Publish func(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration, err error)
 }
 
+// listsAtOnce is how many lists of Rollouts are read at once.
+const listsAtOnce = 2
+
 // NewGate returns the endpoint that holds changes of workloads, for clusters without mutating admission policies.
 func NewGate(g Gate) Endpoint {
-	return Endpoint{Path: PathMutate, Publish: g.Publish,
-		Handler: reviewHandler(func(ctx context.Context, request []byte) ([]byte, error) {
-			rollouts := func(namespace string) ([]v1beta1.Rollout, error) { return g.Rollouts(ctx, namespace) }
-			return hold.Reviewer{Engine: g.Engine, Rollouts: rollouts}.Review(request)
-		})}
-}
-
-// reviewHandler returns a handler that answers review requests. A request that is not a review, or cannot be answered,
-// gets an error status.
-func reviewHandler(review func(ctx context.Context, request []byte) ([]byte, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		request, err := io.ReadAll(r.Body)
-		if err != nil {
-			status := http.StatusBadRequest
-			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-				status = http.StatusRequestEntityTooLarge
+	lists := semaphore.NewWeighted(listsAtOnce)
+	reviewer := func(ctx context.Context) hold.Reviewer {
+		return hold.Reviewer{Engine: g.Engine, Rollouts: func(namespace string) ([]v1beta1.Rollout, error) {
+			if lists.Acquire(ctx, 1) != nil {
+				return nil, errBusy
 			}
-			http.Error(w, "the request can't be read: "+err.Error(), status)
-			return
-		}
-		answer, err := review(r.Context(), request)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(answer)
-	})
+			defer lists.Release(1)
+			return g.Rollouts(ctx, namespace)
+		}}
+	}
+	handler := &reviews{most: maxReview, room: semaphore.NewWeighted(maxReviews),
+		work: semaphore.NewWeighted(decodedAtOnce), timeout: maxTimeout,
+		advice: "make the workload smaller, for instance by moving large values into a ConfigMap",
+		review: func(ctx context.Context, request []byte) ([][]byte, error) {
+			answer, err := reviewer(ctx).Review(request)
+			return [][]byte{answer}, err
+		},
+		refuse: func(ctx context.Context, beginning []byte, why string) ([][]byte, error) {
+			answer, err := reviewer(ctx).Refuse(beginning, why)
+			return [][]byte{answer}, err
+		}}
+	return Endpoint{Path: PathMutate, Handler: handler, Certificate: true, Publish: g.Publish}
 }

@@ -21,6 +21,7 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/reload"
 )
 
 const patience = 20 * time.Second
@@ -162,18 +163,6 @@ func TestConversionIsServedAndPublished(t *testing.T) {
 	}, patience, 10*time.Millisecond, "a change by another client is overwritten")
 }
 
-func TestServer_RejectsRequest_WhenBodyTooLarge(t *testing.T) {
-	t.Parallel()
-	definitions := &fakeCRDs{changed: make(chan func(), 1)}
-	start(t, freeAddress(t), SelfSigned{Secrets: &secrets{}, Now: time.Now}, definitions)
-	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond)
-	client, _ := definitions.last()
-	status, _, err := post(t, client, string(bytes.Repeat([]byte(" "), 65<<20)))
-	if err == nil { // the server may close the connection before the response is read
-		require.Equal(t, http.StatusRequestEntityTooLarge, status)
-	}
-}
-
 // Two servers share one certificate through the Secret.
 func TestServersShareOneCertificate(t *testing.T) {
 	t.Parallel()
@@ -276,4 +265,80 @@ func TestAddress_ClientConfigAndHosts(t *testing.T) {
 		_, ok := LocalAddress(listen)
 		require.Equal(t, local, ok, listen)
 	}
+}
+
+// With CAs of clients, the gate serves only clients with a certificate of theirs; the file may change meanwhile.
+// Conversion is served to all clients: API servers have no certificate for it.
+func TestServer_RequiresClientCertificates(t *testing.T) {
+	t.Parallel()
+	authority := func() (ca []byte, cert tls.Certificate) {
+		pair, key, err := newAuthority(time.Now())
+		require.NoError(t, err)
+		template := &x509.Certificate{NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+		leaf, leafKey, err := sign(template, pair, key)
+		require.NoError(t, err)
+		raw, rawKey, err := encode([]*x509.Certificate{leaf}, leafKey)
+		require.NoError(t, err)
+		cert, err = tls.X509KeyPair(raw, rawKey)
+		require.NoError(t, err)
+		ca, _, err = encode([]*x509.Certificate{pair}, key)
+		require.NoError(t, err)
+		return ca, cert
+	}
+	ca, own := authority()
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(path, ca, 0o600))
+	files, err := reload.New(func() (*x509.CertPool, error) { return reload.ReadCA("clients", path) }, 0, path)
+	require.NoError(t, err)
+	definitions := &fakeCRDs{changed: make(chan func(), 1)}
+	listen := freeAddress(t)
+	address, _ := LocalAddress(listen)
+	gate := NewGate(Gate{Engine: func(string, string) bool { return true },
+		Publish: func(context.Context, admission.WebhookClientConfig) (time.Duration, error) { return 0, nil }})
+	s := NewServer(Options{Listen: listen, Address: address, Source: SelfSigned{Secrets: &secrets{}, Now: time.Now},
+		Endpoints: []Endpoint{gate, NewConversion(definitions)}, ClientCAs: files.Get,
+		Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, s.Start(context.Background()))
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond)
+	config, _ := definitions.last()
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(config.CABundle))
+	send := func(path, body string, certs ...tls.Certificate) (int, error) {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs},
+			ForceAttemptHTTP2: true}
+		defer transport.CloseIdleConnections()
+		response, err := (&http.Client{Transport: transport, Timeout: patience}).Post("https://"+listen+path,
+			"application/json", strings.NewReader(body))
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+	edit := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE",` +
+		`"kind":{"group":"apps","kind":"Deployment"},"object":{}}}`
+	status, err := send(PathMutate, edit)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusForbidden, status, "no certificate")
+	status, err = send(PathMutate, edit, own)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	status, err = send(PathConvert, review)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, "API servers have no certificate for conversions")
+
+	otherCA, other := authority()
+	_, err = send(PathMutate, edit, other)
+	require.Error(t, err, "a certificate of another CA fails the handshake")
+	require.NoError(t, os.WriteFile(path, otherCA, 0o600))
+	status, err = send(PathMutate, edit, other)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, "the file has changed")
+	_, err = send(PathMutate, edit, own)
+	require.Error(t, err, "the former CA counts no longer")
+	require.NoError(t, os.WriteFile(path, []byte("broken"), 0o600))
+	status, err = send(PathMutate, edit, other)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, "the last good file counts")
 }

@@ -59,6 +59,7 @@ type Settings struct {
 	WebhookService  string `name:"webhook-service" for:"server dev" check:"service" help:"Service of the webhooks for the API server, as namespace/name or namespace/name:port (default port: 443)"`
 	WebhookCertFile string `name:"webhook-cert-file" for:"server dev" help:"certificate chain of the webhooks; reloaded every ten minutes; empty: created and renewed by the engine"`
 	WebhookKeyFile  string `name:"webhook-key-file" for:"server dev" help:"key of that certificate"`
+	WebhookClientCA string `name:"webhook-client-ca-file" for:"server dev" help:"CAs of API servers: only clients with a certificate of one of them are served by the gate's webhook; empty: every client that reaches it"`
 	Gate            string `name:"gate" for:"server dev" default:"auto" choices:"auto policy webhook off" help:"how workloads named by Rollouts are held: by admission policies (slipway guard install), by webhooks, or not at all; auto: policies if the API server supports them, otherwise webhooks"`
 
 	// The package store and its users.

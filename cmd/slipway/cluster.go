@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,6 +34,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/reload"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/temporal/presence"
 )
@@ -258,8 +260,12 @@ var webhookModule = fx.Module("webhook",
 		if cert := p.Settings.WebhookCertFile; cert != "" {
 			source = webhook.FromFiles{CertFile: cert, KeyFile: p.Settings.WebhookKeyFile}
 		}
+		clients, err := webhookClients(p.Settings.WebhookClientCA)
+		if err != nil {
+			return err
+		}
 		server := webhook.NewServer(webhook.Options{Listen: p.Settings.WebhookListen, Address: address,
-			Source: source, Endpoints: p.Endpoints, Log: p.Log})
+			Source: source, Endpoints: p.Endpoints, ClientCAs: clients, Log: p.Log})
 		lc.Append(fx.StartStopHook(server.Start, server.Stop))
 		return nil
 	}),
@@ -291,12 +297,27 @@ func gateEndpoint(home *store.Store, config *rest.Config, s settings.Settings) w
 	return webhook.NewGate(webhook.Gate{Engine: gate.IsEngine, Rollouts: home.RolloutsIn, Publish: gate.Publish})
 }
 
+// webhookClients returns the current CAs of the clients of the webhooks; nil without a file.
+func webhookClients(path string) (func() (*x509.CertPool, error), error) {
+	if path == "" {
+		return nil, nil
+	}
+	files, err := reload.New(func() (*x509.CertPool, error) {
+		return reload.ReadCA("--webhook-client-ca-file", path)
+	}, time.Second, path)
+	if err != nil {
+		return nil, err
+	}
+	return files.Get, nil
+}
+
 // webhookAddress returns the address of the webhooks for the API server. It rejects incomplete settings.
 func webhookAddress(s settings.Settings) (webhook.Address, error) {
 	switch {
 	case (s.WebhookCertFile == "") != (s.WebhookKeyFile == ""):
 		return webhook.Address{}, errors.New("--webhook-cert-file and --webhook-key-file must be set together")
-	case s.WebhookListen == "" && (s.WebhookURL != "" || s.WebhookService != "" || s.WebhookCertFile != ""):
+	case s.WebhookListen == "" &&
+		(s.WebhookURL != "" || s.WebhookService != "" || s.WebhookCertFile != "" || s.WebhookClientCA != ""):
 		return webhook.Address{}, errors.New("the webhooks have an address or a certificate, but are not served: set " +
 			"--webhook-listen too")
 	case s.WebhookListen == "" && s.Gate == settings.GateWebhook:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,6 +68,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 	}
 	slog.SetDefault(log)
 	lowerGCPercent()
+	limitMemory("/sys/fs/cgroup/memory.max")
 	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
@@ -149,6 +151,22 @@ const (
 func lowerGCPercent() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// memoryShare is the share of a container's memory limit, in percent, from which on garbage is collected whenever memory
+// is needed: garbage never ends a process whose live memory fits.
+const memoryShare = 85
+
+// limitMemory sets the limit for the runtime from the file with the memory limit of the container (cgroup v2), unless
+// GOMEMLIMIT is set. Without such a file, or without a limit in it, there is none.
+func limitMemory(path string) {
+	text, err := os.ReadFile(path)
+	if err != nil || os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	if most, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && most > 0 {
+		debug.SetMemoryLimit(most / 100 * memoryShare)
 	}
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"testing"
 
@@ -44,5 +46,31 @@ func TestGCPercent_RespectsGOGC(t *testing.T) {
 		t.Setenv("GOGC", c.environment)
 		lowerGCPercent()
 		require.Equal(t, c.percent, debug.SetGCPercent(100), c.reason)
+	}
+}
+
+// The memory limit is a property of the process, so the test does not run in parallel.
+func TestMemoryLimit_FollowsTheContainer(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	for name, c := range map[string]struct {
+		reason, file, environment string
+		limit                     int64
+	}{
+		"Limit":       {"a container's limit leaves room for what is not the runtime's", "536870912\n", "", 456340265},
+		"None":        {"a container without a limit", "max\n", "", before},
+		"Environment": {"GOMEMLIMIT takes precedence", "536870912\n", "400MiB", before},
+		"NoFile":      {"no container", "", "", before},
+	} {
+		t.Run(name, func(t *testing.T) {
+			debug.SetMemoryLimit(before)
+			t.Setenv("GOMEMLIMIT", c.environment)
+			path := filepath.Join(t.TempDir(), "memory.max")
+			if c.file != "" {
+				require.NoError(t, os.WriteFile(path, []byte(c.file), 0o600))
+			}
+			limitMemory(path)
+			require.Equal(t, c.limit, debug.SetMemoryLimit(-1), c.reason)
+		})
 	}
 }

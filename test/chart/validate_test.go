@@ -125,7 +125,7 @@ func TestLongSecrets_AreNotRendered(t *testing.T) {
 	const secret = "s3cr3t-of-this-test"
 	for _, name := range []string{"token", "temporal-ca", "temporal-client", "temporal-api-key", "codec-keys",
 		"api-tls", "api-ca", "kuscia-tls", "kuscia-ca",
-		"kuscia-token", "webhook-tls", "packages", "registry"} {
+		"kuscia-token", "webhook-tls", "webhook-client-ca", "packages", "registry"} {
 		_, err := stack.Kube.CoreV1().Secrets(home).Create(context.Background(),
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name},
 				StringData: map[string]string{"token": secret, "ca.crt": secret, "tls.crt": secret, "tls.key": secret,

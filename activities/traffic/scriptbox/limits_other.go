@@ -6,6 +6,9 @@ import "time"
 
 var began = time.Now()
 
+// preferOnShortage does nothing on this system.
+func preferOnShortage() {}
+
 // setLimits sets no hard limits on this system: the checks of memory and time, and the Runner's timeout, apply.
 func setLimits() error { return nil }
 

@@ -32,9 +32,12 @@ const (
 	// maxWallTime limits the wall-clock time as well.
 	maxWallTime = 10 * time.Second
 	// memoryLimit is how many bytes a script may use. hardMemory is how many more bytes than at its start the process
-	// may get at all, in case one step allocates more at once than a poll can notice. The Go runtime maps addresses far
-	// ahead of its use, so they have a limit of their own (hardMapped).
-	memoryLimit, hardMemory, hardMapped = 64 << 20, 512 << 20, 2 << 30
+	// may get at all: one call of a script can allocate more at once than a poll can notice. The Go runtime maps
+	// addresses far ahead of its use, so they have a limit of their own (hardMapped).
+	memoryLimit, hardMemory, hardMapped = 64 << 20, 96 << 20, 2 << 30
+	// collectAt is how many bytes more than at its start the process takes before it collects garbage whenever it
+	// needs room: below hardMemory, so that garbage doesn't end a script that stays within memoryLimit.
+	collectAt = 80 << 20
 	// memoryPollInterval is how often the memory and CPU time are checked.
 	memoryPollInterval = 2 * time.Millisecond
 )
@@ -47,8 +50,10 @@ var (
 // Child reads a sandbox.Request as JSON, evaluates it and writes the sandbox.Response. It returns the process's exit
 // code.
 func Child(in io.Reader, out io.Writer) int {
-	// Well above a script's limit: near its limit the garbage collector would use all CPU time.
-	debug.SetMemoryLimit(2 * memoryLimit)
+	preferOnShortage()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	debug.SetMemoryLimit(int64(stats.Sys-stats.HeapReleased) + collectAt)
 	var req sandbox.Request
 	if err := json.NewDecoder(in).Decode(&req); err != nil {
 		return 3
@@ -97,12 +102,11 @@ func reason(ctx context.Context) string {
 	return errTime.Error()
 }
 
-// heapInUse returns how many bytes are in use. It collects garbage before it counts it against the script, unless there
-// is more than 2*memoryLimit.
+// heapInUse returns how many bytes are in use. It collects garbage before it counts it against the script.
 func heapInUse() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	if stats.HeapAlloc > memoryLimit && stats.HeapAlloc < 2*memoryLimit {
+	if stats.HeapAlloc > memoryLimit {
 		runtime.GC()
 		runtime.ReadMemStats(&stats)
 	}
@@ -112,8 +116,9 @@ func heapInUse() uint64 {
 const (
 	// startAllowance is how long the process may take in addition to the script's own time.
 	startAllowance = 10 * time.Second
-	// maxScripts is how many scripts run at once.
-	maxScripts = 4
+	// maxScripts is how many scripts run at once: together they may take less memory than the chart's limit for a
+	// worker leaves free.
+	maxScripts = 2
 	// maxAnswers is how many responses are cached.
 	maxAnswers = 1000
 	// maxStderr limits how many bytes of the process's stderr are kept.

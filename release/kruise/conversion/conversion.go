@@ -6,15 +6,11 @@ package conversion
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
 
@@ -209,42 +205,3 @@ func digestOf(to, other form, attached *string) string {
 
 // equal reports whether two values have the same JSON.
 func equal(a, b any) bool { return bytes.Equal(jsonpatch.Encode(a), jsonpatch.Encode(b)) }
-
-// reviewKind is the kind of the API server's request and of the response.
-const reviewKind = "ConversionReview"
-
-// Review handles a conversion request of the API server. It converts all objects or none. A body that is no such
-// request is an error.
-func Review(request []byte) ([]byte, error) {
-	var review apiextensionsv1.ConversionReview
-	if err := json.Unmarshal(request, &review); err != nil {
-		return nil, fmt.Errorf("the request is not a %s: %w", reviewKind, err)
-	}
-	if version := apiextensionsv1.SchemeGroupVersion.String(); review.APIVersion != version ||
-		review.Kind != reviewKind || review.Request == nil {
-		return nil, fmt.Errorf("the request is not a %s of %s with a request", reviewKind, version)
-	}
-	response := &apiextensionsv1.ConversionResponse{UID: review.Request.UID,
-		Result: metav1.Status{Status: metav1.StatusSuccess}, ConvertedObjects: []runtime.RawExtension{}}
-	for _, raw := range review.Request.Objects {
-		converted, err := convertRaw(raw.Raw, review.Request.DesiredAPIVersion)
-		if err != nil {
-			response.ConvertedObjects = nil
-			response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
-			break
-		}
-		response.ConvertedObjects = append(response.ConvertedObjects, runtime.RawExtension{Raw: converted})
-	}
-	return json.Marshal(apiextensionsv1.ConversionReview{TypeMeta: review.TypeMeta, Response: response})
-}
-
-func convertRaw(raw []byte, to string) ([]byte, error) {
-	object, err := jsonpatch.ParseObject(raw)
-	if err != nil {
-		return nil, err
-	}
-	if err := Convert(object, to); err != nil {
-		return nil, err
-	}
-	return object.MarshalJSON()
-}

@@ -1,6 +1,7 @@
 package conversion_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -38,8 +39,9 @@ func TestReview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			raw, err := conversion.Review([]byte(test.request))
+			parts, err := conversion.Review([]byte(test.request))
 			require.NoError(t, err, test.reason)
+			raw := bytes.Join(parts, nil)
 			var answer apiextensionsv1.ConversionReview
 			require.NoError(t, json.Unmarshal(raw, &answer))
 			require.EqualValues(t, "u-1", answer.Response.UID, "the API server compares it")
@@ -77,10 +79,11 @@ func FuzzReview(f *testing.F) {
 	f.Add(review(beta,
 		`{"apiVersion":"rollouts.kruise.io/v1alpha1","kind":"Rollout","spec":{"objectRef":1,"strategy":{"canary":{"steps":[null,{"weight":5}]}}},"status":2}`))
 	f.Fuzz(func(t *testing.T, request []byte) {
-		raw, err := conversion.Review(request)
+		parts, err := conversion.Review(request)
 		if err != nil {
 			return
 		}
+		raw := bytes.Join(parts, nil)
 		var sent, answer apiextensionsv1.ConversionReview
 		require.NoError(t, json.Unmarshal(request, &sent))
 		require.NoError(t, json.Unmarshal(raw, &answer))
@@ -102,10 +105,10 @@ func requireBack(t *testing.T, converted, original []byte) {
 	if json.Unmarshal(original, &was) != nil || was.APIVersion != beta {
 		return
 	}
-	raw, err := conversion.Review(review(beta, string(converted)))
+	parts, err := conversion.Review(review(beta, string(converted)))
 	require.NoError(t, err)
 	var back apiextensionsv1.ConversionReview
-	require.NoError(t, json.Unmarshal(raw, &back))
+	require.NoError(t, json.Unmarshal(bytes.Join(parts, nil), &back))
 	require.Equal(t, metav1.StatusSuccess, back.Response.Result.Status, back.Response.Result.Message)
 	var a, b map[string]any
 	require.NoError(t, json.Unmarshal(original, &a))

@@ -79,6 +79,9 @@ current.
 - --webhook-cert-file=/etc/slipway/webhook-tls/{{ .certKey }}
 - --webhook-key-file=/etc/slipway/webhook-tls/{{ .keyKey }}
 {{- end }}{{- end }}
+{{- with .Values.rollouts.webhook.clientCASecret }}{{- if .name }}
+- --webhook-client-ca-file=/etc/slipway/webhook-client-ca/{{ .key }}
+{{- end }}{{- end }}
 {{- end }}
 {{- if .Values.rollouts.enabled }}
 - --gate={{ .Values.rollouts.gate }}
@@ -128,6 +131,7 @@ kuscia-token: {{ $v.kuscia.tokenSecret.name | quote }}
 {{- end }}
 {{- if include "slipway.hasWebhook" (index . 0) }}
 webhook-tls: {{ $v.rollouts.webhook.tlsSecret.name | quote }}
+webhook-client-ca: {{ $v.rollouts.webhook.clientCASecret.name | quote }}
 {{- end }}
 {{- else }}
 package-store-token: {{ $v.packages.storeTokenSecret.name | quote }}
