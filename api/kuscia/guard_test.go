@@ -16,13 +16,20 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/test/harness"
 )
 
-const secret = "a-token-of-this-test"
+const secret = "a-token-of-this-test-with-32-or-more"
+
+// lock requires the secret.
+func lock(t *testing.T) auth.Lock {
+	return auth.Lock{API: thisAPI, Label: "kuscia", Source: "its file", Header: "header `Token`",
+		Token: harness.Token(t, secret)}
+}
 
 // send sends a request as JSON with these headers, "Name: value" each.
 func send(h http.Handler, method, host, path string, headers ...string) *httptest.ResponseRecorder {
@@ -40,7 +47,7 @@ func send(h http.Handler, method, host, path string, headers ...string) *httptes
 // TestHandler_GuardsEveryRoute iterates over the router's own routes, so that none is forgotten.
 func TestHandler_GuardsEveryRoute(t *testing.T) {
 	t.Parallel()
-	h := NewHandler(sample(t).service(), Security{Token: secret, Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
+	h := NewHandler(sample(t).service(), Security{Token: lock(t), Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
 	routes := h.echo.Routes()
 	require.Len(t, routes, 12)
 	const here, token = "127.0.0.1:8082", "Token: " + secret
@@ -59,7 +66,11 @@ func TestHandler_GuardsEveryRoute(t *testing.T) {
 			{"a name that resolves to this machine", "evil.example:8082", []string{token}, 403},
 			{"no token", here, nil, 401},
 			{"a wrong token", here, []string{"Token: wrong"}, 401},
-			{"the token in the header of the HTTP API", here, []string{"Authorization: Bearer " + secret}, 401},
+			{"a wrong token in the header of the HTTP API", here, []string{"Authorization: Bearer wrong"}, 401},
+			{"the token in another scheme", here, []string{"Authorization: Basic " + secret}, 401},
+			{"the token in the header of the HTTP API", here, []string{"Authorization: Bearer " + secret}, 200},
+			{"a proxy adds the token to that of a client", here, []string{"Token: wrong",
+				"Authorization: Bearer " + secret}, 200},
 			{"the right token", here, []string{token}, 200},
 			{"the right token, with an allowed host name", "kuscia.example", []string{token}, 200},
 			{"a page of this engine", here, []string{token, "Origin: http://127.0.0.1:8082",
@@ -125,26 +136,29 @@ func TestHandler_RequiresClientCertificate_OnEveryListener(t *testing.T) {
 	ours, theirs := harness.NewAuthority(t), harness.NewAuthority(t)
 	cert, key := ours.Issue()
 	security, err := LoadSecurity(MTLS, Files{Certificate: cert, Key: key, CA: ours.File,
-		Token: t.TempDir() + "/token"})
+		Token: t.TempDir() + "/token"}, auth.Lock{}, quiet)
+	require.NoError(t, err)
+	secret, err := security.Token.Token.Token()
 	require.NoError(t, err)
 	h := NewHandler(sample(t).service(), security)
-	token := "Token: " + string(security.Token)
+	token := "Token: " + string(secret)
 	plain := send(h, http.MethodPost, "127.0.0.1", "/healthZ", token)
 	require.Equal(t, http.StatusForbidden, plain.Code, "port 8080 must not allow what port 8082 refuses: %s",
 		plain.Body)
 	require.Contains(t, plain.Body.String(), "requires a client certificate")
 
 	for ca, want := range map[*harness.Authority]int{ours: http.StatusOK, theirs: http.StatusForbidden} {
-		other, err := auth.LoadTLS("another API", cert, key, ca.File, tls.VerifyClientCertIfGiven)
+		other, err := auth.LoadTLS("another API", quiet, cert, key, ca.File,
+			tls.VerifyClientCertIfGiven)
 		require.NoError(t, err)
 		server := httptest.NewUnstartedServer(h)
-		server.TLS = other
+		server.TLS = other.Config()
 		server.StartTLS()
 		t.Cleanup(server.Close)
 		client := http.Client{Transport: &http.Transport{TLSClientConfig: ours.Client(ca)}}
 		r, err := http.NewRequest(http.MethodPost, server.URL+"/healthZ", strings.NewReader("{}"))
 		require.NoError(t, err)
-		r.Header.Set("Token", string(security.Token))
+		r.Header.Set("Token", string(secret))
 		answer, err := client.Do(r)
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
@@ -177,7 +191,7 @@ func dialAs(t *testing.T, address, authority string) *grpc.ClientConn {
 
 func TestGRPCServer_GuardsEveryMethod(t *testing.T) {
 	t.Parallel()
-	server := NewGRPCServer(sample(t).service(), Security{Token: secret,
+	server := NewGRPCServer(sample(t).service(), Security{Token: lock(t),
 		Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
 	address := serveGRPC(t, server)
 	methods := 0
@@ -198,7 +212,10 @@ func TestGRPCServer_GuardsEveryMethod(t *testing.T) {
 					[]string{"token", secret, "sec-fetch-site", "cross-site"}, codes.PermissionDenied},
 				{"no token", "", nil, codes.Unauthenticated},
 				{"a wrong token", "", []string{"token", "wrong"}, codes.Unauthenticated},
+				{"a wrong token as the HTTP API has it", "", []string{"authorization", "Bearer wrong"},
+					codes.Unauthenticated},
 				{"the right token", "", []string{"token", secret}, codes.OK},
+				{"the right token, as the HTTP API has it", "", []string{"authorization", "Bearer " + secret}, codes.OK},
 				{"with an allowed host name", "kuscia.example", []string{"token", secret}, codes.OK},
 			} {
 				ctx := metadata.AppendToOutgoingContext(t.Context(), c.shown...)
@@ -215,24 +232,39 @@ func TestGRPCServer_GuardsEveryMethod(t *testing.T) {
 
 func TestLimitCalls_RefusesCall_WhenTooManyOpen(t *testing.T) {
 	t.Parallel()
-	admit := limitCalls(2, time.Hour)
+	c := calls{most: 2, timeout: time.Hour}
+	begin := func(ctx context.Context) error {
+		_, err := c.begin(ctx, &tap.Info{})
+		return err
+	}
 	first, end := context.WithCancel(t.Context())
-	_, err := admit(first, nil)
-	require.NoError(t, err)
-	_, err = admit(t.Context(), nil)
-	require.NoError(t, err)
-	_, err = admit(t.Context(), nil)
+	require.NoError(t, begin(first))
+	require.NoError(t, begin(t.Context()))
+	err := begin(t.Context())
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "one call too many")
 	end()
-	require.Eventually(t, func() bool {
-		_, err := admit(t.Context(), nil)
-		return err == nil
-	}, 10*time.Second, time.Millisecond, "a call is admitted after another one has ended")
+	require.Eventually(t, func() bool { return begin(t.Context()) == nil }, 10*time.Second, time.Millisecond, "a call is admitted after another one has ended")
+}
+
+// hang begins calls that never send their message; it returns when the server has answered or accepted all.
+func hang(t *testing.T, conn *grpc.ClientConn, count int, pairs ...string) (refused int) {
+	t.Helper()
+	for range count {
+		stream, err := conn.NewStream(metadata.AppendToOutgoingContext(t.Context(), pairs...),
+			&grpc.StreamDesc{ClientStreams: true}, kusciapb.HealthService_HealthZ_FullMethodName)
+		if err == nil {
+			time.AfterFunc(0, func() {})
+			_ = stream
+			continue
+		}
+		refused++
+	}
+	return refused
 }
 
 func TestGRPCServer_EndsCall_WhenMessageNeverArrives(t *testing.T) {
 	t.Parallel()
-	server := grpc.NewServer(callLimits(2, 300*time.Millisecond)...)
+	server := grpc.NewServer(callLimits(Security{}, 2, 300*time.Millisecond)...)
 	kusciapb.RegisterHealthServiceServer(server, sample(t).service())
 	stream, err := dialAs(t, serveGRPC(t, server), "").NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true},
 		kusciapb.HealthService_HealthZ_FullMethodName)

@@ -43,6 +43,7 @@ type Settings struct {
 	APIKeyFile       string   `name:"api-key-file" for:"server dev client" help:"key of that certificate"`
 	APICAFile        string   `name:"api-ca-file" for:"server dev client" help:"CA of the peer's certificate: the server then requires client certificates of this CA, and other commands trust only servers of this CA"`
 	AllowedHosts     []string `name:"allowed-hosts" for:"server worker dev codec" check:"host" help:"allowed Host headers of requests, in addition to loopback and the listen addresses; required behind a proxy or a Kubernetes Service"`
+	TrustedProxies   []string `name:"trusted-proxies" for:"server dev" check:"network" help:"networks, as 10.0.0.0/8, and addresses of proxies whose X-Forwarded-For names the client, for the log and limits by address; empty: none"`
 	MaxEventStreams  int      `name:"max-event-streams" for:"server dev" default:"1000" max:"100000" help:"maximum number of open event streams of the HTTP API"`
 	KusciaListen     string   `name:"kuscia-listen" for:"server dev" default:"127.0.0.1:8082" check:"listen" empty:"yes" help:"address of Kuscia's API over HTTP; port 0 selects a free port; empty: disabled"`
 	KusciaGRPCListen string   `name:"kuscia-grpc-listen" for:"server dev" default:"127.0.0.1:8083" check:"listen" empty:"yes" help:"address of Kuscia's API over gRPC; port 0 selects a free port; empty: disabled"`
