@@ -10,16 +10,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -246,20 +249,84 @@ func TestLimitCalls_RefusesCall_WhenTooManyOpen(t *testing.T) {
 	require.Eventually(t, func() bool { return begin(t.Context()) == nil }, 10*time.Second, time.Millisecond, "a call is admitted after another one has ended")
 }
 
-// hang begins calls that never send their message; it returns when the server has answered or accepted all.
-func hang(t *testing.T, conn *grpc.ClientConn, count int, pairs ...string) (refused int) {
-	t.Helper()
-	for range count {
-		stream, err := conn.NewStream(metadata.AppendToOutgoingContext(t.Context(), pairs...),
-			&grpc.StreamDesc{ClientStreams: true}, kusciapb.HealthService_HealthZ_FullMethodName)
-		if err == nil {
-			time.AfterFunc(0, func() {})
-			_ = stream
-			continue
-		}
-		refused++
+// hang begins a call that never sends its message, and returns the code that the server ends it with.
+func hang(ctx context.Context, conn *grpc.ClientConn) codes.Code {
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true},
+		kusciapb.HealthService_HealthZ_FullMethodName)
+	if err == nil {
+		err = stream.RecvMsg(&kusciapb.HealthResponse{})
 	}
-	return refused
+	return status.Code(err)
+}
+
+// TestGRPCServer_StrangersOccupyNothing: calls without the token that never end leave all 256 to those with it.
+func TestGRPCServer_StrangersOccupyNothing(t *testing.T) {
+	t.Parallel()
+	address := serveGRPC(t, NewGRPCServer(sample(t).service(), Security{Token: lock(t)}))
+	const strangers, connections = 300, 3
+	ended := make(chan codes.Code, strangers)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for range connections {
+		conn := dialAs(t, address, "")
+		for range strangers / connections {
+			go func() { ended <- hang(ctx, conn) }()
+		}
+	}
+	refused := 0
+	for range strangers {
+		if <-ended == codes.Unauthenticated {
+			refused++
+		}
+		if refused == 0 {
+			break // they hang
+		}
+	}
+	owner := metadata.AppendToOutgoingContext(t.Context(), "token", secret)
+	_, err := kusciapb.NewHealthServiceClient(dialAs(t, address, "")).HealthZ(owner, &kusciapb.HealthRequest{})
+	require.NoError(t, err, "the client with the token")
+	require.Equal(t, strangers, refused)
+}
+
+func TestCalls_LeaveRoomForOtherAddresses_WithoutToken(t *testing.T) {
+	t.Parallel()
+	proxies, err := limits.NewProxies([]string{"10.0.0.7"})
+	require.NoError(t, err)
+	c := calls{security: Security{Proxies: proxies}, most: 8, timeout: time.Hour, byAddress: limits.NewByAddress(8)}
+	proxy := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.ParseIP("10.0.0.7"), Port: 1}})
+	begin := func(client string) codes.Code {
+		_, err := c.begin(proxy, &tap.Info{Header: metadata.Pairs("x-forwarded-for", client)})
+		return status.Code(err)
+	}
+	for n, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		require.Equal(t, want, begin("203.0.113.5"), n)
+	}
+	require.Equal(t, codes.OK, begin("203.0.113.6"), "a client of another address")
+}
+
+// Wrong tokens over HTTP and gRPC count together, and the right one always passes.
+func TestKuscia_LimitsWrongTokens(t *testing.T) {
+	t.Parallel()
+	failures, err := auth.NewFailures(quiet, prometheus.NewRegistry())
+	require.NoError(t, err)
+	security := Security{Token: lock(t)}
+	security.Token.Failures = failures
+	s := serve(t, sample(t), security)
+	for n := range 30 {
+		code, err := s.overHTTP(t, nil, "wrong")
+		require.NoError(t, err)
+		if n < 20 {
+			require.Equal(t, http.StatusUnauthorized, code, n)
+		} else {
+			require.Equal(t, http.StatusTooManyRequests, code, n)
+		}
+	}
+	require.Equal(t, codes.ResourceExhausted, s.overGRPC(t, nil, "wrong"))
+	require.Equal(t, codes.Unauthenticated, s.overGRPC(t, nil, ""), "no token is no guess")
+	require.Equal(t, codes.OK, s.overGRPC(t, nil, secret))
+	code, err := s.overHTTP(t, nil, secret)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, code)
 }
 
 func TestGRPCServer_EndsCall_WhenMessageNeverArrives(t *testing.T) {

@@ -195,6 +195,7 @@ api-cert-file: /etc/slipway/crt
 api-key-file: /etc/slipway/key
 api-ca-file: /etc/slipway/ca
 allowed-hosts: [slipway.example, 10.0.0.7]
+trusted-proxies: [10.0.0.0/8, "fd00::7"]
 max-event-streams: 12
 kuscia-listen: "0.0.0.0:8"
 kuscia-grpc-listen: "0.0.0.0:9"
@@ -274,8 +275,9 @@ api: http://slipway.example:80/
 		WebhookCertFile: "/etc/webhook/crt", WebhookKeyFile: "/etc/webhook/key", Gate: "webhook",
 		APITokenFile: "/etc/slipway/token", APICertFile: "/etc/slipway/crt", APIKeyFile: "/etc/slipway/key",
 		APICAFile:    "/etc/slipway/ca",
-		AllowedHosts: []string{"slipway.example", "10.0.0.7"}, MaxEventStreams: 12,
-		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
+		AllowedHosts: []string{"slipway.example", "10.0.0.7"}, TrustedProxies: []string{"10.0.0.0/8", "fd00::7"},
+		MaxEventStreams: 12,
+		Listen:          "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
 		TemporalTLS: "on", TemporalCAFile: "/etc/temporal/ca", TemporalCertFile: "/etc/temporal/crt",
 		TemporalKeyFile:    "/etc/temporal/key",
 		TemporalServerName: "temporal.example", TemporalAPIKeyFile: "/etc/temporal/api-key",
