@@ -69,8 +69,8 @@ func (g Guard) Authenticate(r *http.Request) error {
 	client := g.Proxies.Client(r)
 	if !g.hasCertificate(r) {
 		g.Token.Failures.add(g.Token.Label, missing, client)
-		return problem.Unauthenticated.Because("this engine requires a client certificate: use one issued by the CA in " +
-			"the engine's --api-ca-file")
+		return problem.Unauthenticated.Because("this engine requires a client certificate: use one issued by the CA " +
+			"in the engine's --api-ca-file")
 	}
 	return g.Token.Authenticate(client, Bearer(r.Header.Get("Authorization")))
 }

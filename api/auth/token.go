@@ -50,8 +50,8 @@ func (l Lock) Authenticate(client string, presented ...string) error {
 		return nil
 	case len(presented) == 0:
 		l.Failures.add(l.Label, missing, client)
-		return problem.Unauthenticated.Because("%s requires a token: send the %s with what %s contains", l.API, l.Header,
-			l.Source)
+		return problem.Unauthenticated.Because("%s requires a token: send the %s with what %s contains", l.API,
+			l.Header, l.Source)
 	case l.Failures.add(l.Label, wrong, client):
 		return problem.TooManyFailures.Because("the token is wrong, and more than %d requests from this address had a "+
 			"wrong one within a minute: send what %s contains", maxFailures, l.Source)
@@ -95,9 +95,9 @@ func LoadToken(api, path string) (Token, error) {
 			"could send: write the token alone", api, path)
 	}
 	if len(text) < tokenLength {
-		return "", fmt.Errorf("the token file of %s, %s, holds a token of %d characters, which could be guessed: write "+
-			"one of at least %d characters, for example from `openssl rand -hex 32`, or delete the file to create a new "+
-			"one", api, path, len(text), tokenLength)
+		return "", fmt.Errorf("the token file of %s, %s, holds a token of %d characters, which could be guessed: "+
+			"write one of at least %d characters, for example from `openssl rand -hex 32`, or delete the file to create "+
+			"a new one", api, path, len(text), tokenLength)
 	}
 	return Token(text), nil
 }

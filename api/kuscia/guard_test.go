@@ -1,8 +1,10 @@
 package kuscia
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -50,7 +52,8 @@ func send(h http.Handler, method, host, path string, headers ...string) *httptes
 // TestHandler_GuardsEveryRoute iterates over the router's own routes, so that none is forgotten.
 func TestHandler_GuardsEveryRoute(t *testing.T) {
 	t.Parallel()
-	h := NewHandler(sample(t).service(), Security{Token: lock(t), Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
+	h := NewHandler(sample(t).service(), Security{Token: lock(t),
+		Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
 	routes := h.echo.Routes()
 	require.Len(t, routes, 12)
 	const here, token = "127.0.0.1:8082", "Token: " + secret
@@ -218,7 +221,8 @@ func TestGRPCServer_GuardsEveryMethod(t *testing.T) {
 				{"a wrong token as the HTTP API has it", "", []string{"authorization", "Bearer wrong"},
 					codes.Unauthenticated},
 				{"the right token", "", []string{"token", secret}, codes.OK},
-				{"the right token, as the HTTP API has it", "", []string{"authorization", "Bearer " + secret}, codes.OK},
+				{"the right token, as the HTTP API has it", "", []string{"authorization", "Bearer " + secret},
+					codes.OK},
 				{"with an allowed host name", "kuscia.example", []string{"token", secret}, codes.OK},
 			} {
 				ctx := metadata.AppendToOutgoingContext(t.Context(), c.shown...)
@@ -302,6 +306,23 @@ func TestCalls_LeaveRoomForOtherAddresses_WithoutToken(t *testing.T) {
 		require.Equal(t, want, begin("203.0.113.5"), n)
 	}
 	require.Equal(t, codes.OK, begin("203.0.113.6"), "a client of another address")
+}
+
+// A client that forges X-Forwarded-For does not write into the log.
+func TestHandler_LogsTheRealClient(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	proxies, err := limits.NewProxies([]string{"10.0.0.0/8"})
+	require.NoError(t, err)
+	service := NewService(sample(t), slog.New(slog.NewTextHandler(&text, nil)))
+	for peer, want := range map[string]string{"203.0.113.5:1": "203.0.113.5", "10.0.0.7:1": "198.51.100.23"} {
+		text.Reset()
+		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+queryPath, strings.NewReader("{}"))
+		r.RemoteAddr = peer
+		r.Header.Set("X-Forwarded-For", "198.51.100.23")
+		NewHandler(service, Security{Proxies: proxies}).ServeHTTP(httptest.NewRecorder(), r)
+		require.Contains(t, text.String(), " from="+want+"\n")
+	}
 }
 
 // Wrong tokens over HTTP and gRPC count together, and the right one always passes.

@@ -23,8 +23,8 @@ func TestProxies_Client(t *testing.T) {
 		"Address": {"A proxy as one address.", []string{"10.0.0.7"}, "10.0.0.7:1", "203.0.113.9", "203.0.113.9"},
 		"Begun": {"What the client itself sent comes first, and counts for nothing.", []string{"10.0.0.0/8"},
 			"10.0.0.7:1", "198.51.100.1, 203.0.113.9", "203.0.113.9"},
-		"Chain": {"Two proxies.", []string{"10.0.0.0/8", "fd00::/8"}, "[fd00::1]:1", "198.51.100.1, 203.0.113.9, 10.0.0.7",
-			"203.0.113.9"},
+		"Chain": {"Two proxies.", []string{"10.0.0.0/8", "fd00::/8"}, "[fd00::1]:1",
+			"198.51.100.1, 203.0.113.9, 10.0.0.7", "203.0.113.9"},
 		"Nothing": {"A proxy without the header.", []string{"10.0.0.0/8"}, "10.0.0.7:1", "", "10.0.0.7"},
 		"Garbage": {"A header that is no address.", []string{"10.0.0.0/8"}, "10.0.0.7:1", "x\"y", "10.0.0.7"},
 	} {

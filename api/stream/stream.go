@@ -187,8 +187,8 @@ func (h *Hub) Serve(c echo.Context, subject string, source func() Source) error 
 	if !ok {
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
 		return problem.TooManyStreams.Because("%d event streams are open already from this address, which is the "+
-			"maximum for one address while the engine requires no credentials (--api-token-file): repeat it when others "+
-			"have ended, or read the object itself", h.byAddress.Most())
+			"maximum for one address while the engine requires no credentials (--api-token-file): repeat it when "+
+			"others have ended, or read the object itself", h.byAddress.Most())
 	}
 	defer release()
 	if !h.open.TryAcquire(1) { // each stream holds a connection and two buffers for as long as its client wants

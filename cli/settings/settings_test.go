@@ -435,6 +435,11 @@ func TestLoad_ReportsAllErrorsTogether(t *testing.T) {
 			groups: []Group{Server}, args: []string{"--temporal-address", ":7233"},
 			want: `invalid setting: temporal-address (flag --temporal-address): ":7233" has no host: use, for example, 127.0.0.1:7233`,
 		},
+		"NotANetwork": {
+			reason: "A proxy is trusted by its address, not by a name.",
+			groups: []Group{Server}, args: []string{"--trusted-proxies", "10.0.0.7,10.0.0.0/33"},
+			want: `invalid setting: trusted-proxies (flag --trusted-proxies): "10.0.0.0/33" is neither a network nor an address: use, for example, 10.0.0.0/8 or 10.0.0.7`,
+		},
 		"NotAURL": {
 			reason: "An address without a scheme is not a URL.",
 			groups: []Group{Client}, args: []string{"--api", "127.0.0.1:8080"},

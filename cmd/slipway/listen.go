@@ -322,8 +322,8 @@ func newKusciaSecurity(s settings.Settings, guard auth.Guard, log *slog.Logger) 
 	}
 	security.Hosts, security.Proxies = guard.Hosts, guard.Proxies
 	if guard.Certificate && !security.Closed() && s.KusciaListen+s.KusciaGRPCListen != "" {
-		log.Warn("the listeners of Kuscia's API require no credentials, because without TLS they cannot ask for the client " +
-			"certificates of the HTTP API: choose --kuscia-protocol MTLS, or disable them with --kuscia-listen= and " +
+		log.Warn("the listeners of Kuscia's API require no credentials, because without TLS they cannot ask for the " +
+			"client certificates of the HTTP API: choose --kuscia-protocol MTLS, or disable them with --kuscia-listen= and " +
 			"--kuscia-grpc-listen=")
 	}
 	return security, nil
@@ -356,8 +356,8 @@ func checkKuscia(s settings.Settings) error {
 	for _, listen := range []struct{ name, address string }{{"kuscia-listen", s.KusciaListen},
 		{"kuscia-grpc-listen", s.KusciaGRPCListen}} {
 		if listen.address != "" && !isLoopback(listen.address) {
-			return fmt.Errorf("--%s %s is reachable from other machines, and --kuscia-protocol NOTLS has no encryption "+
-				"and no token of its own: choose TLS or MTLS, listen on 127.0.0.1, or set --kuscia-insecure",
+			return fmt.Errorf("--%s %s is reachable from other machines, and --kuscia-protocol NOTLS has no "+
+				"encryption and no token of its own: choose TLS or MTLS, listen on 127.0.0.1, or set --kuscia-insecure",
 				listen.name, listen.address)
 		}
 	}

@@ -138,8 +138,8 @@ func packageHandler(p Process, store *packages.Store, authenticate func(*http.Re
 	return mux
 }
 
-// tokenCheck returns the check of a request's token, which is read again when its file changes. setting is the setting of
-// the file, and lock says everything else.
+// tokenCheck returns the check of a request's token, which is read again when its file changes. setting is the setting
+// of the file, and lock says everything else.
 func (p Process) tokenCheck(lock auth.Lock, setting, path string) (func(*http.Request) error, error) {
 	var err error
 	if lock.Token, err = auth.OpenToken(lock.API, path); err != nil {
