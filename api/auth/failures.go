@@ -15,8 +15,8 @@ import (
 // The limits on failed authentications, each for one window.
 const (
 	failureWindow = time.Minute
-	// maxFailures is how many requests with wrong credentials a client's address has before others are refused without
-	// a look at the details. Requests with the right credentials always pass.
+	// maxFailures is how many requests with wrong credentials of an address are answered with 401; further ones get
+	// 429. Requests with the right credentials always pass.
 	maxFailures = 20
 	// maxFailureLines is how many lines all clients together can cause in the log.
 	maxFailureLines = 10

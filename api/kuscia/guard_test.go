@@ -36,12 +36,16 @@ func lock(t *testing.T) auth.Lock {
 		Token: harness.Token(t, secret)}
 }
 
-// send sends a request as JSON with these headers, "Name: value" each.
+// send sends a request as JSON with these headers, "Name: value" each; "+Name: value" is another value of one.
 func send(h http.Handler, method, host, path string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://"+host+path, strings.NewReader("{}"))
 	r.Header.Set("Content-Type", typeJSON)
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
+		if more, another := strings.CutPrefix(name, "+"); another {
+			r.Header.Add(more, value)
+			continue
+		}
 		r.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()
@@ -73,6 +77,7 @@ func TestHandler_GuardsEveryRoute(t *testing.T) {
 			{"no token", here, nil, 401},
 			{"a wrong token", here, []string{"Token: wrong"}, 401},
 			{"a wrong token in the header of the HTTP API", here, []string{"Authorization: Bearer wrong"}, 401},
+			{"the token after a guess", here, []string{"Token: wrong", "+Token: " + secret}, 401},
 			{"the token in another scheme", here, []string{"Authorization: Basic " + secret}, 401},
 			{"the token in the header of the HTTP API", here, []string{"Authorization: Bearer " + secret}, 200},
 			{"a proxy adds the token to that of a client", here, []string{"Token: wrong",

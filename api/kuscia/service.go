@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -184,16 +183,11 @@ func (s Security) guard() auth.Guard { return auth.Guard{Hosts: s.Hosts} }
 // Closed reports whether clients need credentials.
 func (s Security) Closed() bool { return s.Token.Closed() || s.TLS.ClientCAs() != nil }
 
-// authenticate refuses a request of a client without the token: header returns the values of its headers.
+// authenticate refuses a request of a client without the token: header returns the values of its headers. Only the first
+// value of each counts, so that a request cannot try many tokens.
 func (s Security) authenticate(client string, header func(name string) []string) error {
-	if !s.Token.Closed() {
-		return nil
-	}
-	presented := slices.Clone(header(HeaderToken))
-	for _, value := range header("Authorization") {
-		presented = append(presented, auth.Bearer(value))
-	}
-	return s.Token.Authenticate(client, presented...)
+	first := func(name string) string { return append(header(name), "")[0] }
+	return s.Token.Authenticate(client, first(HeaderToken), auth.Bearer(first("Authorization")))
 }
 
 // Files are the paths of a Security's parts.
