@@ -9,33 +9,30 @@ package api
 
 import (
 	"cmp"
-	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel/trace"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/api/parties"
 	"slipway.io/slipway/api/plans"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/rollouts"
-	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/servings"
 	"slipway.io/slipway/api/stream"
 	"slipway.io/slipway/api/trafficroutings"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/workflows"
 )
 
@@ -80,6 +77,7 @@ func New(deps Deps) (*API, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = problem.Handler(h.Log)
+	e.IPExtractor = deps.Guard.Proxies.Client
 	known := operations(spec)
 	e.Use(nameSpan, assignRequestID, answer.LogRequests(h.Log, "request", probes...), h.recoverPanics,
 		guardRequests(deps.Guard, known), rejectUnknownQuery(known), h.dropCacheAfterWrite)
@@ -150,6 +148,8 @@ type handlers struct {
 	deps    Deps
 	streams *stream.Hub
 	docs    []byte
+	// readiness keeps the last report for a short time: it costs a dozen calls, and every client may ask for it.
+	readiness recent.Cache
 }
 
 // Aliases, because embedded fields need distinct names.
@@ -164,7 +164,11 @@ type (
 var _ ServerInterface = (*handlers)(nil)
 
 func newHandlers(deps Deps, docs []byte) *handlers {
-	b, streams := &deps.Backend, stream.NewHub(deps.MaxEventStreams)
+	var byAddress *limits.ByAddress // none for clients with credentials
+	if !deps.Guard.Closed() {
+		byAddress = limits.NewByAddress(deps.MaxEventStreams)
+	}
+	b, streams := &deps.Backend, stream.NewHub(deps.MaxEventStreams, byAddress)
 	return &handlers{
 		planHandlers:    &plans.Handlers{Backend: b, Streams: streams},
 		rolloutHandlers: &rollouts.Handlers{Backend: b, Streams: streams},
@@ -172,76 +176,6 @@ func newHandlers(deps Deps, docs []byte) *handlers {
 		trafficHandlers: &trafficroutings.Handlers{Backend: b}, partyHandlers: &parties.Handlers{Backend: b},
 		Backend: b, streams: streams, deps: deps, docs: docs,
 	}
-}
-
-// pollerMaxAge is the maximum age of a worker's last poll for the worker to count as running: a poll lasts up to a
-// minute.
-const pollerMaxAge = 75 * time.Second
-
-// GetHealth answers GET /healthz.
-func (h *handlers) GetHealth(c echo.Context) error {
-	return c.JSON(http.StatusOK, schema.Health{Status: schema.HealthStatusOK})
-}
-
-// GetReadiness answers GET /readyz.
-func (h *handlers) GetReadiness(c echo.Context) error {
-	checks := []struct {
-		name  string
-		check func(context.Context) error
-	}{
-		{"temporal", h.checkTemporal}, {"home cluster", h.Home.CheckCluster}, {"definitions", h.Home.CheckCRDs},
-		{"engine worker", h.checkWorker},
-	}
-	answer := schema.Readiness{Ready: true, Checks: make([]schema.Check, len(checks))}
-	ctx, cancel := backend.WithCallTimeout(c.Request().Context())
-	defer cancel()
-	var wg sync.WaitGroup
-	for i, check := range checks {
-		wg.Go(func() {
-			answer.Checks[i] = schema.Check{Name: check.name, OK: true, Message: "ok"}
-			if err := check.check(ctx); err != nil {
-				answer.Checks[i].OK, answer.Checks[i].Message = false, err.Error()
-			}
-		})
-	}
-	wg.Wait()
-	status := http.StatusOK
-	for _, check := range answer.Checks {
-		if !check.OK {
-			answer.Ready, status = false, http.StatusServiceUnavailable
-		}
-	}
-	return c.JSON(status, answer)
-}
-
-func (h *handlers) checkTemporal(ctx context.Context) error {
-	if _, err := h.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
-		return fmt.Errorf("does not answer: %w", err)
-	}
-	_, err := h.Temporal.WorkflowService().DescribeNamespace(ctx,
-		&workflowservice.DescribeNamespaceRequest{Namespace: h.Namespace})
-	if err != nil {
-		return fmt.Errorf("its namespace %s cannot be read: %w", h.Namespace, err)
-	}
-	return nil
-}
-
-// checkWorker checks that a worker polls the engine's own queue, and that this process's own workers do. Missing party
-// workers do not affect readiness: their parties are reported as unreachable.
-func (h *handlers) checkWorker(ctx context.Context) error {
-	if h.deps.OwnWorkers != nil {
-		if err := h.deps.OwnWorkers(); err != nil {
-			return err
-		}
-	}
-	polled, err := h.HasRecentPoller(ctx, pollerMaxAge)
-	switch {
-	case err != nil:
-		return fmt.Errorf("its queue %s cannot be read: %w", workflows.QueueEngine, err)
-	case polled:
-		return nil
-	}
-	return errors.New("no workflow worker takes work: start one (slipway worker, or slipway dev)")
 }
 
 // GetMetrics answers GET /metrics.

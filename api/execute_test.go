@@ -179,8 +179,10 @@ func TestExecute_Returns503_WhenNoWorkers(t *testing.T) {
 
 	e.temporalDown.Store(true)
 	e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusServiceUnavailable, "Temporal is unavailable")
-	require.Contains(t, e.call("GET", "/readyz", "").is(http.StatusServiceUnavailable, "Temporal is unavailable").body,
-		`"ok":false`)
+	require.Eventually(t, func() bool {
+		ready := e.call("GET", "/readyz", "")
+		return ready.status == http.StatusServiceUnavailable && strings.Contains(ready.body, `"ok":false`)
+	}, waitTimeout, pollInterval, "Temporal is unavailable")
 	records, err := e.store.FindRecords(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, records, "nothing was written")

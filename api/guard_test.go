@@ -18,9 +18,10 @@ import (
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/store"
+	"slipway.io/slipway/test/harness"
 )
 
-const secret = "a-token-of-this-test"
+const secret = "a-token-of-this-test-with-32-or-more"
 
 // guardedAPI returns the API with Kuscia's real handler, and with an unreachable home cluster and Temporal.
 func guardedAPI(t *testing.T, guard auth.Guard) *API {
@@ -37,6 +38,12 @@ func guardedAPI(t *testing.T, guard auth.Guard) *API {
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	return a
+}
+
+// lock requires the secret.
+func lock(t *testing.T) auth.Lock {
+	return auth.Lock{API: "this engine", Label: "http", Source: "its file", Header: auth.BearerHeader,
+		Token: harness.Token(t, secret)}
 }
 
 // attempt is a request to any route.
@@ -108,7 +115,7 @@ func (c attempt) send(a http.Handler, method, path string) *httptest.ResponseRec
 // TestAPI_GuardsEveryRoute iterates over the router's own routes, so that none is forgotten.
 func TestAPI_GuardsEveryRoute(t *testing.T) {
 	t.Parallel()
-	a := guardedAPI(t, auth.Guard{Token: secret, Hosts: auth.NewHosts(nil, []string{"slipway.example"})})
+	a := guardedAPI(t, auth.Guard{Token: lock(t), Hosts: auth.NewHosts(nil, []string{"slipway.example"})})
 	routes := a.echo.Routes()
 	require.Greater(t, len(routes), 50)
 	routes = append(routes, &echo.Route{Method: "GET", Path: "/nothing"},

@@ -108,7 +108,9 @@ func guardRequests(guard auth.Guard, known map[string]operation) echo.Middleware
 				return next(c)
 			}
 			if err := guard.Authenticate(c.Request()); err != nil {
-				c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="slipway"`)
+				if problem.Of(err).Status == http.StatusUnauthorized {
+					c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="slipway"`)
+				}
 				return err
 			}
 			return next(c)

@@ -72,3 +72,33 @@ func TestHealthcheck(t *testing.T) {
 		})
 	}
 }
+
+// The token is for the engine only: another address does not get it, and the check works without it.
+func TestHealthcheck_SendsToken_ToEngineOnly(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintf(w, `{"ready":false,"checks":[{"name":"sent","ok":false,"message":"'%s'"}]}`,
+			r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(server.Close)
+	token := write(t, "token", "secret\n")
+	for name, c := range map[string]struct {
+		reason string
+		args   []string
+		sent   string
+	}{
+		"Engine":  {"The engine of --api.", []string{"--api", server.URL, "--api-token-file", token}, "Bearer secret"},
+		"Address": {"An address of it.", []string{server.URL + "/readyz", "--api", server.URL, "--api-token-file", token}, "Bearer secret"},
+		"Other":   {"Another address.", []string{server.URL + "/readyz", "--api-token-file", token}, ""},
+		"None":    {"No token.", []string{"--api", server.URL}, ""},
+		"Missing": {"A file that does not exist.", []string{"--api", server.URL, "--api-token-file", token + "x"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := slipway(t, nil, append([]string{"healthcheck"}, c.args...)...)
+			require.Equal(t, app.ExitFailure, got.code, c.reason)
+			require.Contains(t, got.err, "sent: '"+c.sent+"'\n", c.reason)
+		})
+	}
+}

@@ -3,13 +3,12 @@ package auth
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -108,8 +107,20 @@ func requireReason(t *testing.T, err error, refused bool, kind problem.Kind, why
 	require.NotEmpty(t, refusal.Error())
 }
 
+const secret = "a-token-of-this-test-with-32-or-more"
+
+func tokenFile(t *testing.T, token string) *TokenFile {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(path, []byte(token), 0o600))
+	file, err := OpenToken("the API of this test", path)
+	require.NoError(t, err)
+	return file
+}
+
 func TestGuard_Authenticate(t *testing.T) {
 	t.Parallel()
+	lock := Lock{API: "this engine", Source: "its file", Header: BearerHeader, Token: tokenFile(t, secret)}
 	verified := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{}}}}
 	for _, c := range []struct {
 		reason        string
@@ -120,25 +131,25 @@ func TestGuard_Authenticate(t *testing.T) {
 	}{
 		{"No credentials are required.", Guard{}, "", nil, false},
 		{"A superfluous token is ignored.", Guard{}, "Bearer x", nil, false},
-		{"The token.", Guard{Token: "secret"}, "Bearer secret", nil, false},
-		{"The scheme is case-insensitive.", Guard{Token: "secret"}, "bearer secret", nil, false},
-		{"No token.", Guard{Token: "secret"}, "", nil, true},
-		{"An empty one.", Guard{Token: "secret"}, "Bearer ", nil, true},
-		{"A shorter token.", Guard{Token: "secret"}, "Bearer secre", nil, true},
-		{"A longer token.", Guard{Token: "secret"}, "Bearer secrets", nil, true},
-		{"In another case.", Guard{Token: "secret"}, "Bearer Secret", nil, true},
-		{"In another scheme.", Guard{Token: "secret"}, "Basic secret", nil, true},
-		{"Without a scheme.", Guard{Token: "secret"}, "secret", nil, true},
+		{"The token.", Guard{Token: lock}, "Bearer " + secret, nil, false},
+		{"The scheme is case-insensitive.", Guard{Token: lock}, "bearer " + secret, nil, false},
+		{"No token.", Guard{Token: lock}, "", nil, true},
+		{"An empty one.", Guard{Token: lock}, "Bearer ", nil, true},
+		{"A shorter token.", Guard{Token: lock}, "Bearer " + secret[1:], nil, true},
+		{"A longer token.", Guard{Token: lock}, "Bearer " + secret + "s", nil, true},
+		{"In another case.", Guard{Token: lock}, "Bearer " + strings.ToUpper(secret), nil, true},
+		{"In another scheme.", Guard{Token: lock}, "Basic " + secret, nil, true},
+		{"Without a scheme.", Guard{Token: lock}, secret, nil, true},
 		{"A certificate.", Guard{Certificate: true}, "", verified, false},
 		{"No encryption.", Guard{Certificate: true}, "", nil, true},
 		{"Encryption without a certificate.", Guard{Certificate: true}, "", &tls.ConnectionState{}, true},
 		{"An unverified certificate.", Guard{Certificate: true}, "",
 			&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}, true},
-		{"Both are required and presented.", Guard{Certificate: true, Token: "secret"}, "Bearer secret", verified,
+		{"Both are required and presented.", Guard{Certificate: true, Token: lock}, "Bearer " + secret, verified,
 			false},
-		{"Both are required, only the certificate is presented.", Guard{Certificate: true, Token: "secret"}, "",
+		{"Both are required, only the certificate is presented.", Guard{Certificate: true, Token: lock}, "",
 			verified, true},
-		{"Both are required, only the token is presented.", Guard{Certificate: true, Token: "secret"}, "Bearer secret",
+		{"Both are required, only the token is presented.", Guard{Certificate: true, Token: lock}, "Bearer " + secret,
 			nil, true},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)
@@ -164,32 +175,6 @@ func TestFromBrowser(t *testing.T) {
 	}
 }
 
-func TestLoadToken_CreatesOneToken_WhenCalledConcurrently(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "token")
-	var group sync.WaitGroup
-	tokens := make([]Token, 8)
-	for n := range tokens {
-		group.Go(func() {
-			token, err := LoadToken("this API", path)
-			if err == nil {
-				tokens[n] = token
-			}
-		})
-	}
-	group.Wait()
-	for _, token := range tokens {
-		require.Len(t, string(token), tokenLength)
-		require.Equal(t, tokens[0], token, "servers that start concurrently share the token")
-	}
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	require.EqualValues(t, 0o600, info.Mode().Perm(), "only the owner can read it")
-	require.NoError(t, os.WriteFile(path, []byte("secret\n"), 0o600))
-	_, err = LoadToken("this API", path)
-	require.ErrorContains(t, err, "the token file of this API, "+path+", begins or ends with a blank or a new line")
-}
-
 func TestGuard_Handler(t *testing.T) {
 	t.Parallel()
 	h := Guard{}.Handler(http.NotFoundHandler())
@@ -198,42 +183,4 @@ func TestGuard_Handler(t *testing.T) {
 		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://"+host+"/metrics", nil))
 		require.Equal(t, status, answer.Code, host)
 	}
-}
-
-func TestTokenFile_IsReadAgain_WhenChanged(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "token")
-	reads := 0
-	file, err := NewTokenFile(path, func() (Token, error) {
-		reads++
-		return ReadToken("--token-file", path)
-	})
-	require.ErrorContains(t, err, "--token-file: open "+path, "a missing file is a configuration error")
-	show := func(content string, mode func(string, []byte) error) (Token, error) {
-		require.NoError(t, mode(path, []byte(content)))
-		return file.Token()
-	}
-	inPlace := func(path string, text []byte) error { return os.WriteFile(path, text, 0o600) }
-	byRename := func(path string, text []byte) error {
-		return errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path))
-	}
-	token, err := show("first\n", inPlace)
-	require.NoError(t, err)
-	require.Equal(t, Token("first"), token, "a trailing new line is not part of the token")
-	reads = 0
-	for range 3 {
-		_, err = file.Token()
-		require.NoError(t, err)
-	}
-	require.Zero(t, reads, "an unchanged file is not read again")
-	token, err = show("other", byRename)
-	require.NoError(t, err)
-	require.Equal(t, Token("other"), token, "Kubernetes updates files of a Secret by rename")
-	_, err = show("", inPlace)
-	require.ErrorContains(t, err, "is empty")
-	_, err = file.Token()
-	require.Error(t, err, "a removed token remains removed")
-	token, err = show("third", inPlace)
-	require.NoError(t, err)
-	require.Equal(t, Token("third"), token)
 }

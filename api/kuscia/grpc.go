@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/labstack/echo/v4"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -20,18 +22,17 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/api/limits"
+	"slipway.io/slipway/api/problem"
 )
-
-// metadataToken is HeaderToken in gRPC's spelling.
-const metadataToken = "token"
 
 // NewGRPCServer returns a server for Kuscia's API over gRPC. As over HTTP, the outcome of a request is the status in
 // its response; the gRPC status reports only wrong tokens, too large requests and internal errors.
 func NewGRPCServer(service *Service, security Security) *grpc.Server {
-	options := append(callLimits(maxCalls, callTimeout), grpc.MaxRecvMsgSize(maxBody),
-		grpc.ChainUnaryInterceptor(recoverPanics(service.log), admit(security)))
+	options := append(callLimits(security, maxCalls, callTimeout), grpc.MaxRecvMsgSize(maxBody),
+		grpc.ChainUnaryInterceptor(recoverPanics(service.log)))
 	if security.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(security.TLS.Clone())))
+		options = append(options, grpc.Creds(credentials.NewTLS(security.TLS.Config())))
 	}
 	server := grpc.NewServer(options...)
 	kusciapb.RegisterServingServiceServer(server, service)
@@ -40,25 +41,41 @@ func NewGRPCServer(service *Service, security Security) *grpc.Server {
 	return server
 }
 
+// caller is the client of a call.
+type caller struct {
+	// local is the address that the call arrived at.
+	local net.Addr
+	// address is the client's own.
+	address string
+}
+
+// callerOf returns the client of a call with these metadata.
+func callerOf(ctx context.Context, proxies limits.Proxies, md metadata.MD) caller {
+	connection, ok := peer.FromContext(ctx)
+	if !ok {
+		return caller{}
+	}
+	request := http.Request{RemoteAddr: connection.Addr.String(),
+		Header: http.Header{echo.HeaderXForwardedFor: md.Get(echo.HeaderXForwardedFor)}}
+	return caller{connection.LocalAddr, proxies.Client(&request)}
+}
+
 // admit refuses calls to unknown hosts, calls that a browser sends for a page of another site, and calls without the
 // token.
-func admit(security Security) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		md, _ := metadata.FromIncomingContext(ctx)
-		var local net.Addr
-		if caller, ok := peer.FromContext(ctx); ok {
-			local = caller.LocalAddr
-		}
-		if err := security.guard().AdmitCall(strings.Join(md.Get(":authority"), ","), md.Get, local); err != nil {
-			return nil, status.Error(codes.PermissionDenied, err.Error())
-		}
-		if presented := append(md.Get(metadataToken), ""); !security.Token.Matches(presented[0]) {
-			return nil, status.Error(codes.Unauthenticated,
-				"the token is wrong or missing: send what is in the token file as the metadata `token`")
-		}
-		return next(ctx, request)
+func (s Security) admit(from caller, md metadata.MD) error {
+	if err := s.guard().AdmitCall(strings.Join(md.Get(":authority"), ","), md.Get, from.local); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
 	}
+	err := s.authenticate(from.address, md.Get)
+	if err == nil {
+		return nil
+	}
+	return status.Error(codeOfStatus[problem.Of(err).Status], err.Error())
 }
+
+// codeOfStatus has the gRPC codes of HTTP's statuses for failed authentications.
+var codeOfStatus = map[int]codes.Code{http.StatusUnauthorized: codes.Unauthenticated,
+	http.StatusTooManyRequests: codes.ResourceExhausted, http.StatusServiceUnavailable: codes.Unavailable}
 
 // recoverPanics turns a panic into an error; the process continues.
 func recoverPanics(log *slog.Logger) grpc.UnaryServerInterceptor {
@@ -91,30 +108,51 @@ const (
 )
 
 // callLimits are the server options that bound what clients can occupy.
-func callLimits(most int64, timeout time.Duration) []grpc.ServerOption {
+func callLimits(security Security, most int, timeout time.Duration) []grpc.ServerOption {
+	calls := &calls{security: security, most: int64(most), timeout: timeout}
+	if !security.Closed() {
+		calls.byAddress = limits.NewByAddress(most)
+	}
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(handshakeTimeout), grpc.KeepaliveParams(
 			keepalive.ServerParameters{MaxConnectionIdle: idleTimeout}),
 		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(uint32(most)),
-		grpc.InTapHandle(limitCalls(most, timeout)),
+		grpc.InTapHandle(calls.begin),
 	}
 }
 
-// limitCalls counts calls from their first frame on, before their message is read. The context that it returns ends
-// with the call.
-func limitCalls(most int64, timeout time.Duration) tap.ServerInHandle {
-	var open atomic.Int64
-	return func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-		if open.Add(1) > most {
-			open.Add(-1)
-			return ctx, status.Errorf(codes.ResourceExhausted,
-				"%d calls are open already: repeat it when some have ended", most)
-		}
-		bounded, cancel := context.WithTimeout(ctx, timeout)
-		context.AfterFunc(bounded, func() {
-			cancel()
-			open.Add(-1)
-		})
-		return bounded, nil
+// calls admits calls at their first frame, before their message is read: those without credentials occupy nothing.
+type calls struct {
+	security Security
+	most     int64
+	timeout  time.Duration
+	open     atomic.Int64
+	// byAddress limits the open calls of one address; nil if all clients have credentials.
+	byAddress *limits.ByAddress
+}
+
+// begin admits a call. The context that it returns ends with the call.
+func (c *calls) begin(ctx context.Context, info *tap.Info) (context.Context, error) {
+	from := callerOf(ctx, c.security.Proxies, info.Header)
+	if err := c.security.admit(from, info.Header); err != nil {
+		return ctx, err
 	}
+	release, ok := c.byAddress.Acquire(from.address)
+	if !ok {
+		return ctx, status.Errorf(codes.ResourceExhausted, "%d calls are open already from this address, which is the "+
+			"maximum for one address while no token is required: repeat it when some have ended", c.byAddress.Most())
+	}
+	if c.open.Add(1) > c.most {
+		c.open.Add(-1)
+		release()
+		return ctx, status.Errorf(codes.ResourceExhausted,
+			"%d calls are open already: repeat it when some have ended", c.most)
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	context.AfterFunc(bounded, func() {
+		cancel()
+		c.open.Add(-1)
+		release()
+	})
+	return bounded, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,9 +22,12 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/test/harness"
 )
+
+var quiet = slog.New(slog.DiscardHandler)
 
 // testServer is Kuscia's API over HTTP and gRPC, with the settings of its listeners.
 type testServer struct {
@@ -35,7 +39,7 @@ func serve(t *testing.T, m *memory, security Security) testServer {
 	service := m.service()
 	web := httptest.NewUnstartedServer(NewHandler(service, security))
 	if security.TLS != nil {
-		web.TLS = security.TLS.Clone()
+		web.TLS = security.TLS.Config()
 		web.StartTLS()
 	} else {
 		web.Start()
@@ -128,11 +132,13 @@ func TestProtocols(t *testing.T) {
 	}
 	secret := ""
 	for _, protocol := range []Protocol{TLS, MTLS} {
-		security, err := LoadSecurity(protocol, files)
+		security, err := LoadSecurity(protocol, files, auth.Lock{}, quiet)
 		require.NoError(t, err)
-		require.Len(t, security.Token, 32)
-		require.True(t, secret == "" || secret == string(security.Token), "an existing token is kept")
-		secret = string(security.Token)
+		token, err := security.Token.Token.Token()
+		require.NoError(t, err)
+		require.Len(t, token, 32)
+		require.True(t, secret == "" || secret == string(token), "an existing token is kept")
+		secret = string(token)
 	}
 	info, err := os.Stat(token)
 	require.NoError(t, err)
@@ -140,7 +146,7 @@ func TestProtocols(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			security, err := LoadSecurity(c.protocol, files)
+			security, err := LoadSecurity(c.protocol, files, auth.Lock{}, quiet)
 			require.NoError(t, err)
 			s := serve(t, sample(t), security)
 			shown := ""
@@ -239,7 +245,7 @@ func TestLoadSecurity_ReportsInvalidFiles(t *testing.T) {
 		return path
 	}
 	missing := filepath.Join(t.TempDir(), "none", "file")
-	good := text("secret")
+	good := text(secret)
 	cases := map[string]struct {
 		reason string
 		files  Files
@@ -257,16 +263,20 @@ func TestLoadSecurity_ReportsInvalidFiles(t *testing.T) {
 		"EmptyToken": {"An empty token would allow all requests.", Files{cert, key, ca.File, text("")},
 			"is empty: write a token to it, or delete it to create a new one"},
 		"NewLine": {"A header cannot contain a new line: no request could be authorised.",
-			Files{cert, key, ca.File, text("secret\n")}, "begins or ends with a blank or a new line"},
+			Files{cert, key, ca.File, text(secret + "\n")}, "begins or ends with a blank or a new line"},
+		"ShortToken": {"A short token could be guessed.", Files{cert, key, ca.File, text(secret[:31])},
+			"holds a token of 31 characters, which could be guessed: write one of at least 32 characters"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := LoadSecurity(MTLS, c.files)
+			_, err := LoadSecurity(MTLS, c.files, auth.Lock{}, quiet)
 			require.ErrorContains(t, err, c.want, c.reason)
 		})
 	}
-	security, err := LoadSecurity(TLS, Files{Certificate: cert, Key: key, Token: good})
+	security, err := LoadSecurity(TLS, Files{Certificate: cert, Key: key, Token: good}, auth.Lock{}, quiet)
 	require.NoError(t, err)
-	require.EqualValues(t, "secret", security.Token, "an existing token of any length is used unchanged")
+	token, err := security.Token.Token.Token()
+	require.NoError(t, err)
+	require.EqualValues(t, secret, token, "an existing token is used unchanged")
 }

@@ -21,6 +21,7 @@ import (
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/auth"
+	"slipway.io/slipway/api/problem"
 )
 
 // HeaderToken is the HTTP header, and the gRPC metadata key, of a client's token.
@@ -39,7 +40,7 @@ type Handler struct {
 func NewHandler(s *Service, security Security) *Handler {
 	h := &Handler{echo: echo.New(), paths: map[string]bool{}, security: security, log: s.log}
 	h.echo.HideBanner, h.echo.HidePort = true, true
-	h.echo.HTTPErrorHandler = h.handleNotFound
+	h.echo.HTTPErrorHandler, h.echo.IPExtractor = h.handleNotFound, security.Proxies.Client
 	h.echo.Pre(answer.LogRequests(h.log, "request of Kuscia's API", "/healthZ"), h.checkOrigin, h.redirectTrailingSlash,
 		h.requireCredentials)
 	handle(h, "/api/v1/serving/create", s.CreateServing)
@@ -139,13 +140,18 @@ func (h *Handler) checkOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// requireCredentials answers 401 without the token, and 403 without the required client certificate, for all paths.
+// requireCredentials answers 401 without the token, 429 after too many wrong ones, both without a body as Kuscia does,
+// and 403 without the required client certificate, for all paths.
 func (h *Handler) requireCredentials(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !h.security.Token.Matches(c.Request().Header.Get(HeaderToken)) {
-			return c.NoContent(http.StatusUnauthorized)
+		if err := h.security.authenticate(c.RealIP(), c.Request().Header.Values); err != nil {
+			status := problem.Of(err).Status
+			if status == http.StatusTooManyRequests {
+				c.Response().Header().Set(echo.HeaderRetryAfter, problem.RetryAfterFailures)
+			}
+			return c.NoContent(status)
 		}
-		if cas := h.security.authorities(); cas != nil && !auth.PresentsCertificate(c.Request(), cas) {
+		if cas := h.security.TLS.ClientCAs(); cas != nil && !auth.PresentsCertificate(c.Request(), cas) {
 			return c.Blob(http.StatusForbidden, typeJSONUTF8,
 				frameworkError(codeRequestValidate, "Kuscia's API requires a client certificate "+
 					"(--kuscia-protocol MTLS), and this connection has none issued by its CA: use the address of "+

@@ -243,21 +243,21 @@ func TestPathsAndMethods(t *testing.T) {
 		code                        int
 		body, contentType, location string
 	}{
-		"Get": {"All operations use POST.", http.MethodGet, queryPath, "secret", 404, "404 page not found",
+		"Get": {"All operations use POST.", http.MethodGet, queryPath, secret, 404, "404 page not found",
 			"text/plain", ""},
-		"Unknown": {"An unknown path is not found.", http.MethodPost, "/api/v1/serving/other", "secret", 404,
+		"Unknown": {"An unknown path is not found.", http.MethodPost, "/api/v1/serving/other", secret, 404,
 			"404 page not found", "text/plain", ""},
 		"NoToken": {"The token is checked before the path.", http.MethodPost, "/api/v1/serving/other", "", 401,
 			"", "", ""},
 		"GetNoToken": {"The token is checked before the method.", http.MethodGet, queryPath, "", 401, "", "", ""},
-		"BadToken":   {"Tokens are compared byte for byte.", http.MethodPost, queryPath, "Secret", 401, "", "", ""},
+		"BadToken":   {"Tokens are compared byte for byte.", http.MethodPost, queryPath, strings.ToUpper(secret), 401, "", "", ""},
 		"Health":     {"Health requires the token, too.", http.MethodPost, "/healthZ", "", 401, "", "", ""},
-		"Slash": {"The method and the body are kept.", http.MethodPost, queryPath + "/?a=b", "secret", 307, "",
+		"Slash": {"The method and the body are kept.", http.MethodPost, queryPath + "/?a=b", secret, 307, "",
 			"", queryPath + "?a=b"},
-		"SlashElsewhere": {"Unknown paths are not redirected.", http.MethodPost, "/api/v1/other/", "secret", 404,
+		"SlashElsewhere": {"Unknown paths are not redirected.", http.MethodPost, "/api/v1/other/", secret, 404,
 			"404 page not found", "text/plain", ""},
 	}
-	h := NewHandler(sample(t).service(), Security{Token: "secret"})
+	h := NewHandler(sample(t).service(), Security{Token: lock(t)})
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

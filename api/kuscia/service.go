@@ -9,7 +9,6 @@ package kuscia
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"slipway.io/slipway/api/declared"
 	"slipway.io/slipway/api/kuscia/convert"
 	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
@@ -157,7 +157,7 @@ type Protocol string
 
 // The protocols.
 const (
-	// NOTLS: no TLS and no token; for loopback only.
+	// NOTLS: no TLS, and the token of Slipway's own API if that requires one; for loopback only.
 	NOTLS Protocol = "NOTLS"
 	// TLS: TLS and a token.
 	TLS Protocol = "TLS"
@@ -168,22 +168,26 @@ const (
 // Security holds the settings that protect Kuscia's API. The zero Security is NOTLS on a loopback address.
 type Security struct {
 	// TLS is nil for NOTLS.
-	TLS *tls.Config
+	TLS *auth.TLSFiles
 	// Token is required of every request.
-	Token auth.Token
+	Token auth.Lock
 	// Hosts are the host names that requests may be addressed to.
 	Hosts auth.Hosts
+	// Proxies name the clients that they forward requests of.
+	Proxies limits.Proxies
 }
 
 // guard returns the checks before the token, which Kuscia's clients send in a header of their own.
 func (s Security) guard() auth.Guard { return auth.Guard{Hosts: s.Hosts} }
 
-// authorities returns the CAs of accepted client certificates; nil: none is required.
-func (s Security) authorities() *x509.CertPool {
-	if s.TLS == nil {
-		return nil
-	}
-	return s.TLS.ClientCAs
+// Closed reports whether clients need credentials.
+func (s Security) Closed() bool { return s.Token.Closed() || s.TLS.ClientCAs() != nil }
+
+// authenticate refuses a request of a client without the token: header returns the values of its headers. Only the first
+// value of each counts, so that a request cannot try many tokens.
+func (s Security) authenticate(client string, header func(name string) []string) error {
+	first := func(name string) string { return append(header(name), "")[0] }
+	return s.Token.Authenticate(client, first(HeaderToken), auth.Bearer(first("Authorization")))
 }
 
 // Files are the paths of a Security's parts.
@@ -195,19 +199,23 @@ type Files struct {
 // thisAPI names the API in errors.
 const thisAPI = "Kuscia's API"
 
-// LoadSecurity reads the files of a protocol. It creates a missing token file.
-func LoadSecurity(protocol Protocol, files Files) (Security, error) {
+// LoadSecurity reads the files of a protocol, which are read again when they change. It creates a missing token file.
+// With NOTLS, the token is that of Slipway's own API.
+func LoadSecurity(protocol Protocol, files Files, own auth.Lock, log *slog.Logger) (Security, error) {
+	lock := auth.Lock{API: thisAPI, Label: "kuscia", Source: own.Source, Header: "header `Token`",
+		Token: own.Token, Failures: own.Failures}
 	if protocol == NOTLS {
-		return Security{}, nil
+		return Security{Token: lock}, nil
 	}
 	ca := ""
 	if protocol == MTLS {
 		ca = files.CA
 	}
-	config, err := auth.LoadTLS(thisAPI, files.Certificate, files.Key, ca, tls.RequireAndVerifyClientCert)
+	encryption, err := auth.LoadTLS(thisAPI, log, files.Certificate, files.Key, ca, tls.RequireAndVerifyClientCert)
 	if err != nil {
 		return Security{}, err
 	}
-	token, err := auth.LoadToken(thisAPI, files.Token)
-	return Security{TLS: config, Token: token}, err
+	lock.Source = "the engine's --kuscia-token-file"
+	lock.Token, err = auth.OpenToken(thisAPI, files.Token)
+	return Security{TLS: encryption, Token: lock}, err
 }

@@ -77,6 +77,9 @@ var (
 		"Nothing was changed. Correct what `errors` lists and send it again."}
 	TooManyStreams = Kind{"too-many-streams", http.StatusTooManyRequests, "Too many event streams are open",
 		"Repeat it when others have ended, or read the object itself."}
+	TooManyFailures = Kind{"too-many-failures", http.StatusTooManyRequests,
+		"Too many requests from this address had wrong credentials",
+		"Send the right credentials, which are accepted at any time, or repeat it after `Retry-After`."}
 	Internal = Kind{"internal", http.StatusInternalServerError, "Internal error of the engine",
 		"Look up the request's ID in the engine's log."}
 	Unreachable = Kind{"unreachable", http.StatusServiceUnavailable, "A required component cannot be reached",
@@ -89,7 +92,7 @@ var (
 // Kinds returns all kinds, in the order of the documentation.
 func Kinds() []Kind {
 	return []Kind{Malformed, Unauthenticated, CrossSite, UnknownHost, NotFound, MethodNotAllowed, NotAcceptable,
-		Conflict, TooLarge, UnsupportedType, Refused, TooManyStreams, Internal, Unreachable, Limited}
+		Conflict, TooLarge, UnsupportedType, Refused, TooManyStreams, TooManyFailures, Internal, Unreachable, Limited}
 }
 
 // OfStatus returns the kind of problem with this status.
@@ -266,6 +269,12 @@ func TemporalUnavailable(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
+// RetryAfterFailures is the header Retry-After, in seconds, of TooManyFailures.
+const RetryAfterFailures = "60"
+
+// retryAfter are the headers Retry-After, in seconds, by type of problem.
+var retryAfter = map[string]string{Limited.Type(): "1", TooManyFailures.Type(): RetryAfterFailures}
+
 // Handler returns the only place that turns errors into responses of the API.
 func Handler(log *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
@@ -283,8 +292,8 @@ func Handler(log *slog.Logger) echo.HTTPErrorHandler {
 				"status", answer.Status, "error", err)
 		}
 		c.Response().Header().Set(echo.HeaderContentType, "application/problem+json")
-		if answer.Type == Limited.Type() {
-			c.Response().Header().Set(echo.HeaderRetryAfter, "1")
+		if after, known := retryAfter[answer.Type]; known {
+			c.Response().Header().Set(echo.HeaderRetryAfter, after)
 		}
 		c.Response().WriteHeader(answer.Status)
 		if c.Request().Method == http.MethodHead {

@@ -59,7 +59,7 @@ func open(t *testing.T, url string, asker *http.Client) (answer *http.Response, 
 
 func TestServe_RefusesStream_WhenLimitReached(t *testing.T) {
 	t.Parallel()
-	url, asker := serveStreams(t, NewHub(2), limits.Default, false)
+	url, asker := serveStreams(t, NewHub(2, nil), limits.Default, false)
 	first, leave := open(t, url, asker)
 	second, _ := open(t, url, asker)
 	require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{first.StatusCode, second.StatusCode})
@@ -77,6 +77,48 @@ func TestServe_RefusesStream_WhenLimitReached(t *testing.T) {
 	}, hubTimeout, 10*hubTick, "a stream is admitted after another one has ended")
 }
 
+// Clients of one address leave room for others; loopback, from which load tests and all tools of a machine come, does
+// not count.
+func TestServe_LimitsStreamsByAddress_WithoutCredentials(t *testing.T) {
+	t.Parallel()
+	h := NewHub(8, limits.NewByAddress(8))
+	e := echo.New()
+	e.IPExtractor = func(r *http.Request) string { return r.Header.Get("Client") }
+	e.HTTPErrorHandler = func(err error, c echo.Context) { _ = c.JSON(problem.Of(err).Status, problem.Of(err).Problem) }
+	e.GET("/", func(c echo.Context) error { return h.Serve(c, "a", changingSource) })
+	server := httptest.NewServer(e)
+	t.Cleanup(func() {
+		h.Close()
+		server.Close()
+	})
+	watch := func(client string) (status int, body io.ReadCloser) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		require.NoError(t, err)
+		request.Header.Set("Client", client)
+		answer, err := server.Client().Do(request)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = answer.Body.Close() })
+		return answer.StatusCode, answer.Body
+	}
+	for n, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		status, body := watch("203.0.113.5")
+		require.Equal(t, want, status, n)
+		if status == http.StatusTooManyRequests {
+			text, err := io.ReadAll(body)
+			require.NoError(t, err)
+			require.Contains(t, string(text), "2 event streams are open already from this address")
+		}
+	}
+	status, _ := watch("203.0.113.6")
+	require.Equal(t, http.StatusOK, status, "another address")
+	for range 5 {
+		status, _ = watch("127.0.0.1")
+		require.Equal(t, http.StatusOK, status, "loopback takes all that is left")
+	}
+	status, _ = watch("127.0.0.1")
+	require.Equal(t, http.StatusTooManyRequests, status, "the limit of all holds for each")
+}
+
 // An event stream outlives all limits of the listener: each event has its own deadline.
 func TestServe_StreamOutlivesListenerLimits(t *testing.T) {
 	t.Parallel()
@@ -86,7 +128,7 @@ func TestServe_StreamOutlivesListenerLimits(t *testing.T) {
 	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			url, asker := serveStreams(t, NewHub(1), l, http2)
+			url, asker := serveStreams(t, NewHub(1, nil), l, http2)
 			answer, leave := open(t, url, asker)
 			defer leave()
 			require.Equal(t, protocol, answer.Proto)

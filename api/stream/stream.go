@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/semaphore"
 
+	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/api/problem"
 )
 
@@ -25,6 +26,8 @@ type Hub struct {
 	// maxOpen is the maximum number of streams being served; each acquires one of open.
 	maxOpen int
 	open    *semaphore.Weighted
+	// byAddress limits the streams of one address.
+	byAddress *limits.ByAddress
 }
 
 // follower keeps the broadcast of one release up to date.
@@ -34,9 +37,11 @@ type follower struct {
 	stop     context.CancelFunc
 }
 
-// NewHub returns a hub for at most most concurrent streams.
-func NewHub(most int) *Hub {
-	return &Hub{followers: map[string]*follower{}, maxOpen: most, open: semaphore.NewWeighted(int64(most))}
+// NewHub returns a hub for at most most concurrent streams. byAddress limits those of one address; nil if all clients
+// have credentials.
+func NewHub(most int, byAddress *limits.ByAddress) *Hub {
+	return &Hub{followers: map[string]*follower{}, maxOpen: most, open: semaphore.NewWeighted(int64(most)),
+		byAddress: byAddress}
 }
 
 // watch joins the readers of a subject; for the first reader it runs follow until the last reader has left. Every
@@ -178,6 +183,14 @@ const (
 // Serve responds with the events of a release; subject is its key among all watched releases. The current state always
 // comes first, so that a reader that reconnects needs no missed events. source is called once, for the first reader.
 func (h *Hub) Serve(c echo.Context, subject string, source func() Source) error {
+	release, ok := h.byAddress.Acquire(c.RealIP())
+	if !ok {
+		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
+		return problem.TooManyStreams.Because("%d event streams are open already from this address, which is the "+
+			"maximum for one address while the engine requires no credentials (--api-token-file): repeat it when "+
+			"others have ended, or read the object itself", h.byAddress.Most())
+	}
+	defer release()
 	if !h.open.TryAcquire(1) { // each stream holds a connection and two buffers for as long as its client wants
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
 		return problem.TooManyStreams.Because("%d event streams are open already, which is the maximum "+

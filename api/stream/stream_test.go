@@ -18,7 +18,7 @@ const (
 func TestHub_SharesOneFollower_AmongReaders(t *testing.T) {
 	t.Parallel()
 	var begun, ended atomic.Int32
-	h := NewHub(1)
+	h := NewHub(1, nil)
 	follow := func(ctx context.Context, events *broadcast) {
 		begun.Add(1)
 		defer ended.Add(1)
@@ -77,7 +77,7 @@ func TestBroadcast_SlowReaderGetsLatestEvent(t *testing.T) {
 
 func TestHub_ReturnsShutdownError_AfterClose(t *testing.T) {
 	t.Parallel()
-	h := NewHub(1)
+	h := NewHub(1, nil)
 	follow := func(ctx context.Context, _ *broadcast) { <-ctx.Done() }
 	early, leave := h.watch("a", follow)
 	h.Close()

@@ -15,10 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/cli/settings"
 )
 
 // The limits of a check, and the message for a response that is not a readiness report.
@@ -37,7 +39,8 @@ func Command(a *app.App) *cobra.Command {
 		Short: "Check whether a server or worker is ready",
 		Long: `Check whether a server or worker is ready, for container health checks. The exit code is 0 if the URL returns
 a 2xx status, and 1 otherwise; failed checks are then printed to standard error. Without a URL, the command checks the
-engine in --api or SLIPWAY_API, ` + exampleHealthURL + ` by default. It needs no token.`,
+engine in --api or SLIPWAY_API, ` + exampleHealthURL + ` by default. It needs no token; with the token of that engine
+(--api-token-file) it prints why a check failed.`,
 		Example: `  slipway healthcheck
   slipway healthcheck http://127.0.0.1:9090/readyz   # a worker with --metrics-listen 127.0.0.1:9090`,
 		Args: cobra.MaximumNArgs(1),
@@ -59,7 +62,7 @@ engine in --api or SLIPWAY_API, ` + exampleHealthURL + ` by default. It needs no
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), timeout)
 			defer cancel()
-			status, err := checkHealth(ctx, address, encryption)
+			status, err := checkHealth(ctx, address, authorization(values, address), encryption)
 			if err != nil {
 				return err
 			}
@@ -72,11 +75,27 @@ engine in --api or SLIPWAY_API, ` + exampleHealthURL + ` by default. It needs no
 	return command
 }
 
+// authorization returns the header Authorization for an address of the engine in --api; "" for others. Without a
+// readable token, the check still works.
+func authorization(values settings.Settings, address string) string {
+	if values.APITokenFile == "" || !strings.HasPrefix(address, strings.TrimRight(values.API, "/")+"/") {
+		return ""
+	}
+	token, err := auth.ReadToken("--api-token-file", values.APITokenFile)
+	if err != nil {
+		return ""
+	}
+	return "Bearer " + string(token)
+}
+
 // checkHealth returns the HTTP status of a 2xx response. Redirects are not followed, because Slipway never redirects.
-func checkHealth(ctx context.Context, address string, encryption *tls.Config) (string, error) {
+func checkHealth(ctx context.Context, address, authorization string, encryption *tls.Config) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil || request.URL.Host == "" || (request.URL.Scheme != "http" && request.URL.Scheme != "https") {
 		return "", app.Usagef("%q is not a URL: use, for example, %s", address, exampleHealthURL)
+	}
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
 	}
 	httpClient := http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: encryption},

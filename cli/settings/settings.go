@@ -38,20 +38,21 @@ import (
 type Settings struct {
 	// The listeners for requests.
 	Listen           string   `name:"listen" for:"server dev" default:"127.0.0.1:8080" check:"listen" help:"address of the HTTP API; port 0 selects a free port; an address other than loopback requires --api-token-file or --api-ca-file"`
-	APITokenFile     string   `name:"api-token-file" for:"server dev client" help:"file with the token of the HTTP API: the server requires it, and creates the file if it does not exist; other commands send it"`
+	APITokenFile     string   `name:"api-token-file" for:"server dev client" help:"file with the token of the HTTP API, at least 32 characters: the server requires it, creates the file if it does not exist, and reloads it when it changes; other commands send it"`
 	APICertFile      string   `name:"api-cert-file" for:"server dev client" help:"TLS certificate for the HTTP API: of the server, or the client certificate of other commands"`
 	APIKeyFile       string   `name:"api-key-file" for:"server dev client" help:"key of that certificate"`
 	APICAFile        string   `name:"api-ca-file" for:"server dev client" help:"CA of the peer's certificate: the server then requires client certificates of this CA, and other commands trust only servers of this CA"`
 	AllowedHosts     []string `name:"allowed-hosts" for:"server worker dev codec" check:"host" help:"allowed Host headers of requests, in addition to loopback and the listen addresses; required behind a proxy or a Kubernetes Service"`
+	TrustedProxies   []string `name:"trusted-proxies" for:"server dev" check:"network" help:"networks, as 10.0.0.0/8, and addresses of proxies whose X-Forwarded-For names the client, for the log and limits by address; empty: none"`
 	MaxEventStreams  int      `name:"max-event-streams" for:"server dev" default:"1000" max:"100000" help:"maximum number of open event streams of the HTTP API"`
 	KusciaListen     string   `name:"kuscia-listen" for:"server dev" default:"127.0.0.1:8082" check:"listen" empty:"yes" help:"address of Kuscia's API over HTTP; port 0 selects a free port; empty: disabled"`
 	KusciaGRPCListen string   `name:"kuscia-grpc-listen" for:"server dev" default:"127.0.0.1:8083" check:"listen" empty:"yes" help:"address of Kuscia's API over gRPC; port 0 selects a free port; empty: disabled"`
-	KusciaProtocol   string   `name:"kuscia-protocol" for:"server dev" default:"NOTLS" choices:"NOTLS TLS MTLS" help:"protection of Kuscia's API: MTLS (requires a client certificate and the token), TLS (requires the token) or NOTLS (requires neither; for loopback only)"`
+	KusciaProtocol   string   `name:"kuscia-protocol" for:"server dev" default:"NOTLS" choices:"NOTLS TLS MTLS" help:"protection of Kuscia's API: MTLS (requires a client certificate and the token), TLS (requires the token) or NOTLS (requires the token of the HTTP API if that has one; for loopback only)"`
 	KusciaInsecure   bool     `name:"kuscia-insecure" for:"server dev" default:"false" help:"allow NOTLS for Kuscia's API on addresses other than loopback"`
 	KusciaCertFile   string   `name:"kuscia-cert-file" for:"server dev" help:"certificate of Kuscia's API, for TLS and MTLS"`
 	KusciaKeyFile    string   `name:"kuscia-key-file" for:"server dev" help:"key of that certificate"`
 	KusciaCAFile     string   `name:"kuscia-ca-file" for:"server dev" help:"CA of the client certificates for Kuscia's API, for MTLS"`
-	KusciaTokenFile  string   `name:"kuscia-token-file" for:"server dev" help:"file with the token of Kuscia's API, for TLS and MTLS; created if it does not exist"`
+	KusciaTokenFile  string   `name:"kuscia-token-file" for:"server dev" help:"file with the token of Kuscia's API, at least 32 characters, for TLS and MTLS; created if it does not exist, reloaded when it changes"`
 
 	// The webhooks that API servers call.
 	WebhookListen   string `name:"webhook-listen" for:"server dev" dev:"127.0.0.1:9443" check:"fixed-listen" help:"address of the webhooks for the API server, required to serve v1alpha1 Rollouts; empty: disabled"`

@@ -195,6 +195,7 @@ api-cert-file: /etc/slipway/crt
 api-key-file: /etc/slipway/key
 api-ca-file: /etc/slipway/ca
 allowed-hosts: [slipway.example, 10.0.0.7]
+trusted-proxies: [10.0.0.0/8, "fd00::7"]
 max-event-streams: 12
 kuscia-listen: "0.0.0.0:8"
 kuscia-grpc-listen: "0.0.0.0:9"
@@ -274,8 +275,9 @@ api: http://slipway.example:80/
 		WebhookCertFile: "/etc/webhook/crt", WebhookKeyFile: "/etc/webhook/key", Gate: "webhook",
 		APITokenFile: "/etc/slipway/token", APICertFile: "/etc/slipway/crt", APIKeyFile: "/etc/slipway/key",
 		APICAFile:    "/etc/slipway/ca",
-		AllowedHosts: []string{"slipway.example", "10.0.0.7"}, MaxEventStreams: 12,
-		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
+		AllowedHosts: []string{"slipway.example", "10.0.0.7"}, TrustedProxies: []string{"10.0.0.0/8", "fd00::7"},
+		MaxEventStreams: 12,
+		Listen:          "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
 		TemporalTLS: "on", TemporalCAFile: "/etc/temporal/ca", TemporalCertFile: "/etc/temporal/crt",
 		TemporalKeyFile:    "/etc/temporal/key",
 		TemporalServerName: "temporal.example", TemporalAPIKeyFile: "/etc/temporal/api-key",
@@ -432,6 +434,11 @@ func TestLoad_ReportsAllErrorsTogether(t *testing.T) {
 			reason: "An address to connect to needs a host.",
 			groups: []Group{Server}, args: []string{"--temporal-address", ":7233"},
 			want: `invalid setting: temporal-address (flag --temporal-address): ":7233" has no host: use, for example, 127.0.0.1:7233`,
+		},
+		"NotANetwork": {
+			reason: "A proxy is trusted by its address, not by a name.",
+			groups: []Group{Server}, args: []string{"--trusted-proxies", "10.0.0.7,10.0.0.0/33"},
+			want: `invalid setting: trusted-proxies (flag --trusted-proxies): "10.0.0.0/33" is neither a network nor an address: use, for example, 10.0.0.0/8 or 10.0.0.7`,
 		},
 		"NotAURL": {
 			reason: "An address without a scheme is not a URL.",

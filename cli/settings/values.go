@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
@@ -27,6 +28,7 @@ var checks = map[string]func(text string) error{
 	"fixed-listen":  func(text string) error { return address(text, 1) },
 	"dial":          dialAddress,
 	"host":          hostName,
+	"network":       network,
 	"url":           httpURL,
 	"https-url":     secureURL,
 	"bucket":        func(text string) error { _, _, err := source.ParseBucket(text); return err },
@@ -182,6 +184,14 @@ func hostName(text string) error {
 		strings.ToLower(strings.TrimSuffix(text, ".")))) > 0 {
 		return fmt.Errorf("%q is neither a host name nor an IP address: use, for example, slipway.example or "+
 			"10.0.0.7, without a port", text)
+	}
+	return nil
+}
+
+// network validates a network in CIDR notation, or one address.
+func network(text string) error {
+	if _, err := netip.ParsePrefix(text); err != nil && net.ParseIP(text) == nil {
+		return fmt.Errorf("%q is neither a network nor an address: use, for example, 10.0.0.0/8 or 10.0.0.7", text)
 	}
 	return nil
 }

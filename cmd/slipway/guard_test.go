@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"k8s.io/client-go/rest"
 
+	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
@@ -73,19 +75,25 @@ type assembled struct{ api, kuscia, health, grpc string }
 
 func assemble(t *testing.T, s settings.Settings) assembled {
 	t.Helper()
-	s.Listen, s.KusciaListen, s.MetricsListen, s.KusciaProtocol = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "NOTLS"
-	s.KusciaGRPCListen = "127.0.0.1:0"
+	return assembleWith(t, s, nil) // many of their requests have wrong credentials
+}
+
+// assembleWith counts failed authentications in failures.
+func assembleWith(t *testing.T, s settings.Settings, failures *auth.Failures) assembled {
+	t.Helper()
+	s.Listen, s.KusciaListen, s.MetricsListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	s.KusciaGRPCListen, s.KusciaProtocol = "127.0.0.1:0", cmp.Or(s.KusciaProtocol, "NOTLS")
 	log, down := slog.New(slog.DiscardHandler), shutdowner(func() error { return nil })
 	home, err := store.New(&rest.Config{Host: "http://127.0.0.1:1"}, "", "")
 	require.NoError(t, err)
 	temporal, err := client.NewLazyClient(client.Options{HostPort: "127.0.0.1:1"})
 	require.NoError(t, err)
 	t.Cleanup(temporal.Close)
-	guard, err := newGuard(s)
+	guard, err := newGuard(s, failures)
 	require.NoError(t, err)
-	security, err := newKusciaSecurity(s, guard)
+	security, err := newKusciaSecurity(s, guard, log)
 	require.NoError(t, err)
-	encryption, err := newAPITLS(s)
+	encryption, err := newAPITLS(s, log)
 	require.NoError(t, err)
 	service := kuscia.NewService(home, log)
 	process := Process{Settings: s, Registry: prometheus.NewRegistry(), Log: log, Down: down}
@@ -174,11 +182,14 @@ func TestEveryRouteOfEveryListener(t *testing.T) {
 				require.Equal(t, http.StatusForbidden, status, "%s %s%s, %s: %s", route[0], address, route[1], header,
 					body)
 			}
-			if address != on.api || route[1] == "/healthz" || route[1] == "/readyz" {
+			if address == on.health || route[1] == "/healthz" || route[1] == "/readyz" {
 				continue
 			}
-			for _, credentials := range []string{"Accept: */*", "Authorization: Bearer wrong",
-				"Token: " + string(token)} {
+			refused := []string{"Accept: */*", "Authorization: Bearer wrong", "Token: wrong"}
+			if address == on.api {
+				refused = append(refused, "Token: "+string(token))
+			}
+			for _, credentials := range refused {
 				status, body := request(t, route[0], address+route[1], credentials)
 				require.Equal(t, http.StatusUnauthorized, status, "%s %s, %s: %s", route[0], route[1], credentials,
 					body)
@@ -200,12 +211,14 @@ func TestEveryRouteOfEveryListener(t *testing.T) {
 	require.Contains(t, body, `"code":11100`, "Kuscia's paths have their own handler")
 }
 
+const secret = "a-token-of-this-test-with-32-or-more"
+
 func TestAPI_RequiresClientCertificates(t *testing.T) {
 	t.Parallel()
 	ours, theirs := harness.NewAuthority(t), harness.NewAuthority(t)
 	cert, key := ours.Issue()
 	file := filepath.Join(t.TempDir(), "token")
-	require.NoError(t, os.WriteFile(file, []byte("secret"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(secret), 0o600))
 	s := settings.Settings{APICertFile: cert, APIKeyFile: key, APICAFile: ours.File}
 	alone := assemble(t, s).api
 	s.APITokenFile = file
@@ -221,9 +234,9 @@ func TestAPI_RequiresClientCertificates(t *testing.T) {
 		{"no certificate, Kuscia's paths", alone + "/api/v1/serving/query", nil, "", http.StatusUnauthorized},
 		{"no certificate for a probe", alone + "/healthz", nil, "", http.StatusOK},
 		{"a certificate of another CA", alone + "/openapi.yaml", theirs, "", 0},
-		{"certificate and token", both + "/openapi.yaml", ours, "secret", http.StatusOK},
+		{"certificate and token", both + "/openapi.yaml", ours, secret, http.StatusOK},
 		{"certificate without token", both + "/openapi.yaml", ours, "", http.StatusUnauthorized},
-		{"token without certificate", both + "/openapi.yaml", nil, "secret", http.StatusUnauthorized},
+		{"token without certificate", both + "/openapi.yaml", nil, secret, http.StatusUnauthorized},
 	} {
 		client := http.Client{Transport: &http.Transport{TLSClientConfig: ours.Client(c.signer),
 			ForceAttemptHTTP2: true}}

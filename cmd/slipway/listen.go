@@ -36,6 +36,7 @@ type Process struct {
 	fx.In
 	Settings settings.Settings
 	Registry *prometheus.Registry
+	Failures *auth.Failures
 	Log      *slog.Logger
 	Down     fx.Shutdowner
 }
@@ -58,7 +59,7 @@ type listener struct {
 func listenHTTP(what string, server *http.Server, encryption *tls.Config) listener {
 	l := listener{what: what, encrypted: encryption != nil, serve: server.Serve, stop: server.Shutdown}
 	if l.encrypted {
-		server.TLSConfig = encryption.Clone()
+		server.TLSConfig = encryption
 		l.serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
 	return l
@@ -221,7 +222,7 @@ type kusciaParts struct {
 func newKusciaHTTP(p kusciaParts) (*listener, error) {
 	own := limits.Default // with Kuscia's own limits, where Kuscia has them
 	own.Header, own.Body, own.Idle = 20*time.Second, 20*time.Second, 300*time.Second
-	l := listenHTTP("Kuscia's API", own.Server(p.Handler), p.Security.TLS)
+	l := listenHTTP("Kuscia's API", own.Server(p.Handler), p.Security.TLS.Config())
 	return p.listenKuscia("HTTP", "kuscia-listen", p.Settings.KusciaListen, l)
 }
 
@@ -254,19 +255,29 @@ type apiTLS struct{ *tls.Config }
 // apiName is the name of the HTTP API in errors.
 const apiName = "the HTTP API"
 
+// newFailures returns the count of failed authentications of all listeners of this process.
+func newFailures(registry *prometheus.Registry, log *slog.Logger) (*auth.Failures, error) {
+	return auth.NewFailures(log, registry)
+}
+
 // newGuard returns the access rules of the HTTP API. All other listeners of this process use its rules for hosts and
 // origins.
-func newGuard(s settings.Settings) (auth.Guard, error) {
+func newGuard(s settings.Settings, failures *auth.Failures) (auth.Guard, error) {
 	guard := auth.Guard{
 		Hosts: auth.NewHosts([]string{s.Listen, s.KusciaListen, s.KusciaGRPCListen, s.MetricsListen},
 			s.AllowedHosts),
+		Token: auth.Lock{API: "this engine", Label: "http", Source: "the engine's --api-token-file",
+			Header: auth.BearerHeader, Failures: failures},
 		Certificate: s.APICAFile != "",
+	}
+	var err error
+	if guard.Proxies, err = limits.NewProxies(s.TrustedProxies); err != nil {
+		return guard, fmt.Errorf("--trusted-proxies: %w", err)
 	}
 	if s.APITokenFile == "" {
 		return guard, nil
 	}
-	var err error
-	if guard.Token, err = auth.LoadToken(apiName, s.APITokenFile); err != nil {
+	if guard.Token.Token, err = auth.OpenToken(apiName, s.APITokenFile); err != nil {
 		return guard, fmt.Errorf("--api-token-file: %w", err)
 	}
 	return guard, nil
@@ -274,12 +285,12 @@ func newGuard(s settings.Settings) (auth.Guard, error) {
 
 // newAPITLS reads the certificates of the HTTP API. TLS verifies a client certificate if there is one. The guard
 // requires it, because health probes have none.
-func newAPITLS(s settings.Settings) (apiTLS, error) {
+func newAPITLS(s settings.Settings, log *slog.Logger) (apiTLS, error) {
 	if err := checkAPI(s); err != nil || s.APICertFile == "" {
 		return apiTLS{}, err
 	}
-	config, err := auth.LoadTLS(apiName, s.APICertFile, s.APIKeyFile, s.APICAFile, tls.VerifyClientCertIfGiven)
-	return apiTLS{config}, err
+	files, err := auth.LoadTLS(apiName, log, s.APICertFile, s.APIKeyFile, s.APICAFile, tls.VerifyClientCertIfGiven)
+	return apiTLS{files.Config()}, err
 }
 
 // checkAPI rejects incomplete settings, and an address other than loopback without authentication.
@@ -297,17 +308,24 @@ func checkAPI(s settings.Settings) error {
 	return nil
 }
 
-func newKusciaSecurity(s settings.Settings, guard auth.Guard) (kuscia.Security, error) {
+// newKusciaSecurity returns the access rules of Kuscia's API. Without TLS of its own, it requires the token of the HTTP
+// API if there is one.
+func newKusciaSecurity(s settings.Settings, guard auth.Guard, log *slog.Logger) (kuscia.Security, error) {
 	if err := checkKuscia(s); err != nil {
 		return kuscia.Security{}, err
 	}
 	files := kuscia.Files{Certificate: s.KusciaCertFile, Key: s.KusciaKeyFile, CA: s.KusciaCAFile,
 		Token: s.KusciaTokenFile}
-	security, err := kuscia.LoadSecurity(kuscia.Protocol(s.KusciaProtocol), files)
+	security, err := kuscia.LoadSecurity(kuscia.Protocol(s.KusciaProtocol), files, guard.Token, log)
 	if err != nil {
 		return kuscia.Security{}, fmt.Errorf("--kuscia-protocol %s: %w", s.KusciaProtocol, err)
 	}
-	security.Hosts = guard.Hosts
+	security.Hosts, security.Proxies = guard.Hosts, guard.Proxies
+	if guard.Certificate && !security.Closed() && s.KusciaListen+s.KusciaGRPCListen != "" {
+		log.Warn("the listeners of Kuscia's API require no credentials, because without TLS they cannot ask for the " +
+			"client certificates of the HTTP API: choose --kuscia-protocol MTLS, or disable them with --kuscia-listen= and " +
+			"--kuscia-grpc-listen=")
+	}
 	return security, nil
 }
 
@@ -339,7 +357,7 @@ func checkKuscia(s settings.Settings) error {
 		{"kuscia-grpc-listen", s.KusciaGRPCListen}} {
 		if listen.address != "" && !isLoopback(listen.address) {
 			return fmt.Errorf("--%s %s is reachable from other machines, and --kuscia-protocol NOTLS has no "+
-				"authentication: choose TLS or MTLS, listen on 127.0.0.1, or set --kuscia-insecure",
+				"encryption and no token of its own: choose TLS or MTLS, listen on 127.0.0.1, or set --kuscia-insecure",
 				listen.name, listen.address)
 		}
 	}

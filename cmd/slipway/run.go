@@ -74,7 +74,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 		fx.Supply(s, log),
 		fx.Provide(newRegistry, fx.Annotate(worker.NewMetricsHandler, fx.From(new(*prometheus.Registry))),
 			newTracing, newTemporal, newRESTConfig, kube.NewClients,
-			newFleetOptions, newVersions, newGuard),
+			newFleetOptions, newVersions, newFailures, newGuard),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),
 	)

@@ -66,7 +66,7 @@ func newPackageServer(p Process) (*listener, error) {
 	if !servesPackages(p.Settings) {
 		return nil, nil
 	}
-	encryption, err := ownTLS(storeName, "package", p.Settings.PackageCertFile, p.Settings.PackageKeyFile)
+	encryption, err := p.ownTLS(storeName, "package", p.Settings.PackageCertFile, p.Settings.PackageKeyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,8 @@ func newPackageServer(p Process) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	authenticate, err := p.tokenCheck(storeName, "--package-token-file", file, "the store's --package-token-file")
+	authenticate, err := p.tokenCheck(auth.Lock{API: storeName, Label: "packages",
+		Source: "the store's --package-token-file"}, "--package-token-file", file)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -137,33 +138,29 @@ func packageHandler(p Process, store *packages.Store, authenticate func(*http.Re
 	return mux
 }
 
-// tokenCheck returns the check of a request's token, which is read again when its file changes. server is the name of
-// the server, and source where clients find the token.
-func (p Process) tokenCheck(server, setting, path, source string) (func(*http.Request) error, error) {
-	file, err := auth.NewTokenFile(path, func() (auth.Token, error) { return auth.LoadToken(server, path) })
-	if err != nil {
+// tokenCheck returns the check of a request's token, which is read again when its file changes. setting is the setting
+// of the file, and lock says everything else.
+func (p Process) tokenCheck(lock auth.Lock, setting, path string) (func(*http.Request) error, error) {
+	var err error
+	if lock.Token, err = auth.OpenToken(lock.API, path); err != nil {
 		return nil, fmt.Errorf("%s: %w", setting, err)
 	}
+	lock.Header, lock.Failures = auth.BearerHeader, p.Failures
 	return func(r *http.Request) error {
-		now, err := file.Token()
-		if err != nil {
-			p.Log.ErrorContext(r.Context(), "cannot read the token of "+server+": requests that need it are rejected",
-				"error", err)
-			return errors.New(server + " cannot read its token: see its log")
-		}
-		return now.Authenticate(r, server, source)
+		return lock.Authenticate(limits.Proxies{}.Client(r), auth.Bearer(r.Header.Get("Authorization")))
 	}, nil
 }
 
 // ownTLS returns the TLS configuration of a server whose settings begin with prefix; nil for no TLS.
-func ownTLS(server, prefix, certificate, key string) (*tls.Config, error) {
+func (p Process) ownTLS(server, prefix, certificate, key string) (*tls.Config, error) {
 	switch {
 	case (certificate == "") != (key == ""):
 		return nil, app.Usagef("--%s-cert-file and --%s-key-file must be set together", prefix, prefix)
 	case certificate == "":
 		return nil, nil
 	}
-	return auth.LoadTLS(server, certificate, key, "", tls.NoClientCert)
+	files, err := auth.LoadTLS(server, p.Log, certificate, key, "", tls.NoClientCert)
+	return files.Config(), err
 }
 
 // codecName is the name of the codec server in errors.
@@ -188,13 +185,14 @@ func newCodecServer(p Process) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--temporal-codec-key-dir: %w", err)
 	}
-	encryption, err := ownTLS(codecName, "codec", s.CodecCertFile, s.CodecKeyFile)
+	encryption, err := p.ownTLS(codecName, "codec", s.CodecCertFile, s.CodecKeyFile)
 	if err != nil {
 		return nil, err
 	}
 	var authenticate func(*http.Request) error
 	if s.CodecTokenFile != "" {
-		authenticate, err = p.tokenCheck(codecName, "--codec-token-file", s.CodecTokenFile, "its --codec-token-file")
+		authenticate, err = p.tokenCheck(auth.Lock{API: codecName, Label: "codec", Source: "its --codec-token-file"},
+			"--codec-token-file", s.CodecTokenFile)
 		if err != nil {
 			return nil, err
 		}

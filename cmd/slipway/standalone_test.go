@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,7 +124,8 @@ func TestPackagePush(t *testing.T) {
 
 func TestPackageStore_ReloadsToken(t *testing.T) {
 	t.Parallel()
-	token := write(t, "token", []byte("first"))
+	first, second := strings.Repeat("first", 7), strings.Repeat("second", 6)
+	token := write(t, "token", []byte(first))
 	address := "http://" + storeOn(t, settings.Settings{PackageDir: t.TempDir(),
 		PackageTokenFile: token}).Addr().String() + "/packages"
 	require.NoFileExists(t, filepath.Join(filepath.Dir(token), "packages", "token"))
@@ -131,13 +133,13 @@ func TestPackageStore_ReloadsToken(t *testing.T) {
 		status, _ := request(t, "GET", address, "Authorization: Bearer "+token)
 		return status
 	}
-	require.Equal(t, http.StatusOK, list("first"))
-	require.Equal(t, http.StatusUnauthorized, list("second"))
-	require.NoError(t, os.WriteFile(token, []byte("the second"), 0o600))
-	require.Equal(t, http.StatusOK, list("the second"), "without a restart")
-	require.Equal(t, http.StatusUnauthorized, list("first"))
+	require.Equal(t, http.StatusOK, list(first))
+	require.Equal(t, http.StatusUnauthorized, list(second))
+	require.NoError(t, os.WriteFile(token, []byte(second), 0o600))
+	require.Equal(t, http.StatusOK, list(second), "without a restart")
+	require.Equal(t, http.StatusUnauthorized, list(first))
 	require.NoError(t, os.WriteFile(token, nil, 0o600))
-	require.Equal(t, http.StatusUnauthorized, list("the second"), "a removed token is rejected")
+	require.Equal(t, http.StatusUnauthorized, list(second), "a removed token is rejected")
 	require.Equal(t, http.StatusUnauthorized, list(""), "an empty token is rejected")
 }
 
@@ -153,7 +155,7 @@ func TestPackageStore_ServesHealthWithTLS(t *testing.T) {
 		require.NoError(t, answer.Body.Close())
 		require.Equal(t, http.StatusOK, answer.StatusCode, path)
 	}
-	_, err := ownTLS(storeName, "package", cert, "")
+	_, err := Process{}.ownTLS(storeName, "package", cert, "")
 	require.ErrorContains(t, err, "--package-cert-file and --package-key-file must be set together")
 }
 

@@ -13,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -101,7 +100,7 @@ func Apply(o Options, to *client.Options) error {
 			return err
 		}
 		to.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) {
-			return key.get(), nil
+			return key.Get(), nil
 		})
 	}
 	connection.DialOptions = append(connection.DialOptions, grpc.WithChainUnaryInterceptor(explainRefusals(o)))
@@ -156,35 +155,9 @@ func explainRefusals(o Options) grpc.UnaryClientInterceptor {
 	}
 }
 
-// reloadedFiles is the value of files, or the previous value while they are invalid: they may just be being replaced.
-type reloadedFiles[T any] struct {
-	files *reload.Files[T]
-	log   *slog.Logger
-
-	mu        sync.Mutex
-	lastError string
-}
-
 // openFiles fails if the files are invalid now.
-func openFiles[T any](log *slog.Logger, load func() (T, error), paths ...string) (*reloadedFiles[T], error) {
-	files, err := reload.New(load, maxAge, paths...)
-	return &reloadedFiles[T]{files: files, log: log}, err
-}
-
-// get returns the value. It logs an error once, until it is resolved or changes: it is called for each request.
-func (f *reloadedFiles[T]) get() T {
-	value, err := f.files.Get()
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if text != "" && text != f.lastError && f.log != nil {
-		f.log.Warn("a file for Temporal is invalid, still using its previous content", "error", err)
-	}
-	f.lastError = text
-	return value
+func openFiles[T any](log *slog.Logger, load func() (T, error), paths ...string) (*reload.Lasting[T], error) {
+	return reload.NewLasting("a file for Temporal", log, load, maxAge, paths...)
 }
 
 // explainedCredentials are the credentials of connections to Temporal, with errors that say which file or setting they
@@ -213,8 +186,8 @@ func newCredentials(o Options) (credentials.TransportCredentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	return explainedCredentials{TransportCredentials: credentials.NewTLS(config.get()),
-		current:   func() credentials.TransportCredentials { return credentials.NewTLS(config.get()) },
+	return explainedCredentials{TransportCredentials: credentials.NewTLS(config.Get()),
+		current:   func() credentials.TransportCredentials { return credentials.NewTLS(config.Get()) },
 		handshake: func(err error) error { return explainTLS(o, err) },
 		first: func(err error) error {
 			var alert *net.OpError

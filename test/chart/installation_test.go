@@ -25,7 +25,7 @@ import (
 const probePatience = 5 * time.Second
 
 // token is the API token of every installation.
-const token = "the-token-of-the-chart's-tests"
+const token = "the-token-of-all-tests-of-the-chart"
 
 // installation is a release of the chart on a cluster. Its pods are processes of the test.
 type installation struct {

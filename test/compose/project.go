@@ -70,7 +70,7 @@ func example(t testing.TB) map[string]string {
 
 const (
 	samplePassword = "correct-horse.battery_staple~1"
-	sampleToken    = "a-token-of-the-tests"
+	sampleToken    = "a-token-of-the-tests-of-compose.yml"
 )
 
 // without returns a copy of the variables without one.

@@ -96,6 +96,7 @@ func TestVariables_TakeEffect(t *testing.T) {
 		"TEMPORAL_PORT": "17233", "TEMPORAL_UI_PORT": "18233", "SLIPWAY_WORKER_PORT": "19090",
 		"TEMPORAL_NAMESPACE": "shop", "TEMPORAL_RETENTION_DAYS": "77",
 		"SLIPWAY_API_TOKEN_FILE": "/home/me/token-of-the-api", "SLIPWAY_ALLOWED_HOSTS": "slipway.example",
+		"SLIPWAY_TRUSTED_PROXIES": "10.9.8.0/24",
 		"TEMPORAL_LOG_LEVEL": "error", "GOPROXY": "https://modules.example",
 	}
 	text := ""

@@ -52,6 +52,9 @@ current.
 {{- $host := printf "%s.%s" $name .Release.Namespace }}
 {{- $hosts := list $name $host (printf "%s.svc" $host) (printf "%s.svc.cluster.local" $host) }}
 - --allowed-hosts={{ concat $hosts $api.allowedHosts | uniq | join "," }}
+{{- with $api.trustedProxies }}
+- --trusted-proxies={{ join "," . }}
+{{- end }}
 - --temporal-ui={{ .Values.temporal.ui }}
 - --install-crds={{ .Values.crds.byServer }}
 {{- with .Values.engineName }}
