@@ -79,7 +79,8 @@ func TestPlans_ListAHundredErrors(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	wrong := "deployPlanItems:\n" + strings.Repeat("- {serviceId: 1, deployment: STOPP}\n", 500)
-	errors := e.call("PUT", "/api/v1/plans/wrong", wrong, yamlBody).is(http.StatusBadRequest, "500 errors").problem().Errors
+	refused := e.call("PUT", "/api/v1/plans/wrong", wrong, yamlBody).is(http.StatusBadRequest, "500 errors")
+	errors := refused.problem().Errors
 	require.Len(t, errors, 101)
 	require.Contains(t, errors[100].Reason, "only the first 100 are listed")
 	validated := e.call("POST", "/api/v1/plans/validate", wrong, yamlBody).is(http.StatusOK, "500 errors").body

@@ -30,10 +30,11 @@ func TestBatchQuery_RefusesMoreThan500_AndReadsNothing(t *testing.T) {
 	t.Parallel()
 	m := running(t)
 	clear(m.reads)
-	const refused = `{"status":{"code":11100,"message":"serving ids can not be more than 500, but there are 3000: split ` +
-		`the request","details":[]},"data":null}`
+	const refused = `{"status":{"code":11100,"message":"serving ids can not be more than 500, but there are 3000: ` +
+		`split the request","details":[]},"data":null}`
 	requireBody(t, refused, post(handler(m), batchPath, batchBody(t, "serving_ids", numbered(3000))))
-	answer, err := m.service().BatchQueryServingStatus(t.Context(),
+	conn := serve(t, m, Security{}).dial(t, nil)
+	answer, err := kusciapb.NewServingServiceClient(conn).BatchQueryServingStatus(t.Context(),
 		&kusciapb.BatchQueryServingStatusRequest{ServingIds: numbered(501)})
 	require.NoError(t, err)
 	require.EqualValues(t, 11100, answer.GetStatus().GetCode())

@@ -278,8 +278,8 @@ func showStrategy(p kuscia.Party) *kusciapb.UpdateStrategy {
 }
 
 // BatchQueryServingStatus returns the statuses of servings, in the order of the request and as often as it names them;
-// missing servings are omitted. Each is read once, from the API server: a client that polls after an update must not see
-// the state before it.
+// missing servings are omitted. Each is read once, from the API server: a client that polls after an update must not
+// see the state before it.
 func (s *Service) BatchQueryServingStatus(ctx context.Context,
 	r *kusciapb.BatchQueryServingStatusRequest) (*kusciapb.BatchQueryServingStatusResponse, error) {
 	data, err := s.batchQuery(ctx, r.GetServingIds())

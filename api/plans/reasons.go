@@ -13,8 +13,8 @@ import (
 // maxFindings is the maximum size of what an answer lists about the items of a plan, as JSON.
 const maxFindings = 1 << 20
 
-// limitFindings sorts findings of preflights by item, and bounds them: rollout.MaxReasons for each item, and maxFindings
-// in all. Every item keeps its first ones, and the number of its others.
+// limitFindings sorts findings of preflights by item, and bounds them: rollout.MaxReasons for each item, and
+// maxFindings in all. Every item keeps its first ones, and the number of its others.
 func limitFindings(all []schema.FieldProblem) []schema.FieldProblem {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b schema.FieldProblem) int { return cmp.Compare(a.Item, b.Item) })

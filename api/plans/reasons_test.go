@@ -26,16 +26,16 @@ func findingsOf(items, each, length int) (all []schema.FieldProblem) {
 func TestLimitFindings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reason                   string
-		items, each, length      int
-		wantEach                 int
-		wantMore                 string
-		wantWhole                bool
+		reason              string
+		items, each, length int
+		wantEach            int
+		wantMore            string
+		wantWhole           bool
 	}{
 		"Few":     {"nothing is left out", 10, 3, 100, 3, "", true},
 		"Many":    {"20 reasons of each item", 10, 150, 20, 21, "and 130 more reasons, not listed here", true},
 		"One":     {"one more than 20", 10, 21, 20, 21, "and 1 more reason, not listed here", true},
-		"Large":   {"fewer of each item if the answer is too large", 1000, 20, 50, 3, "and 18 more reasons, not listed here", true},
+		"Large":   {"fewer of each if all are too large", 1000, 20, 50, 3, "and 18 more reasons, not listed here", true},
 		"Longest": {"at last texts are shortened", 1000, 150, 900, 2, "and 149 more reasons, not listed here", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,17 +20,13 @@ import (
 // maxBytes is the maximum size of a document: the result must fit into one Kubernetes object, and etcd accepts 1.5 MiB.
 const maxBytes = 3 << 19
 
-// maxNodes is the maximum number of keys and values of a document, counted as nodes: a plan of 1,000 items with all keys
-// has 21,000.
+// maxNodes is the maximum number of keys and values of a document, with its lists and mappings: a plan of 1,000 items
+// with all keys has 21,000.
 const maxNodes = 50_000
 
 // maxTokens is the number of tokens of a YAML text up to which nodes are made of it: an empty list in a list has the
-// most for one node, its brackets and a comma.
+// most for one node, its brackets and a comma. The library makes at most three nodes of a token.
 const maxTokens = 3 * maxNodes
-
-// nodesOfToken is the maximum number of nodes that the YAML library makes of a token: a ":" between brackets may be a
-// mapping with an empty key and an empty value.
-const nodesOfToken = 3
 
 // Parse reads one document of YAML or JSON. If it is invalid, empty, or more than one, ok is false and found has the
 // error.
@@ -183,8 +179,8 @@ func syntaxError(data []byte, err error) *FieldError {
 	return &FieldError{Line: n + 1, Reason: "is not valid YAML: " + message}
 }
 
-// maxSearched is how many bytes the search for a faulty line parses: enough for its usual seven prefixes of a document of
-// 1 MiB.
+// maxSearched is how many bytes the search for a faulty line parses: enough for its usual seven prefixes of a document
+// of 1 MiB.
 const maxSearched = 8 << 20
 
 // faultyLine returns the index of the line that causes the error: the last line of the shortest prefix of the text with

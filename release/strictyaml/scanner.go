@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// scanner counts the tokens of a YAML text without keeping any of them. It follows the scanner of the YAML library, which
-// has no other way to read a text than to make a node of about 200 bytes for nearly every token. Where the library
-// stops with an error, the scanner may go on.
+// scanner counts the tokens of a YAML text without keeping any of them. It follows the scanner of the YAML library,
+// which has no other way to read a text than to make a node of about 200 bytes for nearly every token. Where the
+// library stops with an error, the scanner may go on.
 type scanner struct {
 	data []byte
 	// at is the offset of the next byte; index, line and column are its position in characters.

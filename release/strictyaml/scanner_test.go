@@ -43,6 +43,10 @@ var tails = []string{
 	"\n...\n[" + strings.Repeat("a, ", 200) + "]", "}\nb: [" + strings.Repeat("a, ", 200) + "]",
 }
 
+// nodesOfToken is the maximum number of nodes that the YAML library makes of a token: a ":" between brackets may be a
+// mapping with an empty key and an empty value.
+const nodesOfToken = 3
+
 // checkCount fails if the library makes more nodes of a text than the scanner's tokens allow.
 func checkCount(t *testing.T, text []byte) {
 	t.Helper()
@@ -56,21 +60,19 @@ func checkCount(t *testing.T, text []byte) {
 }
 
 // pieces are what random documents are made of.
-var pieces = strings.Split("a|b|: |:|- |-|? |?|, |,|[|]|{|}|'|\"|''|\\|\\\"|#| #|&a |*a |!t |!<x> |!'|\n|\n|\n  |\n |\n- |\n  - |"+
-	"\r\n|\r|\t| |  |---|\n---\n|...|\n...\n|%|x: |\nx: |y: '|z: \"|>|>-\n|>2\n|: >+1\n   |@|`|é|\u2028|\u0085|\ufeff|~|1|\n\t|<<: "+
-	"|\n'b': |\n\"c\": |\n{d: e}: |- - |? - ", "|")
+var pieces = []string{"a", "b", ": ", ":", "- ", "-", "? ", "?", ", ", ",", "[", "]", "{", "}", "'", "\"", "''", "\\",
+	"\\\"", "#", " #", "&a ", "*a ", "!t ", "!<x> ", "!'", "\n", "\n", "\n  ", "\n ", "\n- ", "\n  - ", "\r\n", "\r",
+	"\t", " ", "  ", "---", "\n---\n", "...", "\n...\n", "%", "x: ", "\nx: ", "y: '", "z: \"", ">", ">-\n", ">2\n",
+	": >+1\n   ", "@", "`", "é", "\u2028", "\u0085", "\ufeff", "~", "1", "\n\t", "<<: ", "|\n  ", "|\n  ", "x: |\n  ",
+	"\n'b': ", "\n\"c\": ", "\n{d: e}: ", "- - ", "? - "}
 
 func TestScanner_CountsWhatTheLibraryReads(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 20_000 {
+	for range 5_000 {
 		var text strings.Builder
 		for range 1 + random.IntN(12) {
-			piece := pieces[random.IntN(len(pieces))]
-			if random.IntN(8) == 0 {
-				piece = "|\n  "
-			}
-			text.WriteString(piece)
+			text.WriteString(pieces[random.IntN(len(pieces))])
 		}
 		checkCount(t, []byte(text.String()))
 	}
