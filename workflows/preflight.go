@@ -46,7 +46,38 @@ func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, err
 		p.checkParty(&outcomes[i], party, in.Diff)
 	}
 	p.asked.Wait(ctx)
+	shorten(outcomes)
 	return outcomes, nil
+}
+
+// maxOutcomes is how many bytes of reasons the outcomes of one preflight have at most, before those of each rollout are
+// shortened: Temporal refuses a result of 2 MiB.
+const maxOutcomes = 1 << 20
+
+// shorten bounds the size of the outcomes: of each rollout the first reason stays. A party's direct requests have one
+// reason each.
+func shorten(outcomes []PreflightOutcome) {
+	size := 0
+	for _, outcome := range outcomes {
+		if outcome.Rollout == nil {
+			continue
+		}
+		for _, refusal := range outcome.Rollout.Refusals {
+			size += len(refusal.Reason)
+		}
+		for _, notice := range outcome.Rollout.Notices {
+			size += len(notice)
+		}
+	}
+	if size <= maxOutcomes {
+		return
+	}
+	for i := range outcomes {
+		if result := outcomes[i].Rollout; result != nil {
+			short := result.Limited(1)
+			outcomes[i].Rollout = &short
+		}
+	}
 }
 
 // preflight is one run of the checks of all parties.

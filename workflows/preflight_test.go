@@ -2,7 +2,9 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,4 +99,37 @@ func TestPreflightOfManyRollouts_AsksOnce_WhenPartyUnreachable(t *testing.T) {
 // answerOf is a worker's answer to one request; it contains the workload's name.
 func answerOf(in rollout.PreflightRequest) rollout.PreflightResult {
 	return rollout.PreflightResult{Notices: []string{in.Workload.WorkloadRef.Name}}
+}
+
+// The result of a workflow has a maximum size: every rollout keeps its first reason.
+func TestPreflight_ShortensReasons_WhenResultTooLarge(t *testing.T) {
+	reasons := make([]rollout.Refusal, rollout.MaxReasons)
+	for i := range reasons {
+		reasons[i].Reason = fmt.Sprintf("%d %s", i, strings.Repeat("x", rollout.MaxReason-10))
+	}
+	s := newStage(t)
+	s.RegisterActivityWithOptions(func(in rollout.PreflightRequests) ([]rollout.PreflightResult, error) {
+		results := make([]rollout.PreflightResult, len(in.Rollouts))
+		for i := range results {
+			results[i] = rollout.PreflightResult{Refusals: reasons, Replicas: 3}
+		}
+		return results, nil
+	}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
+	in := PreflightInput{Rollouts: make([]RolloutPreflight, 1000)}
+	for i := range in.Rollouts {
+		in.Rollouts[i] = RolloutPreflight{Party: "alice", Queue: "alice"}
+	}
+	s.ExecuteWorkflow(TypePreflight, in)
+	require.NoError(t, s.GetWorkflowError())
+	var outcomes []PreflightOutcome
+	require.NoError(t, s.GetWorkflowResult(&outcomes))
+	text, err := json.Marshal(outcomes)
+	require.NoError(t, err)
+	require.Less(t, len(text), 2<<20)
+	require.Len(t, outcomes, 1000)
+	for _, outcome := range outcomes {
+		require.Equal(t, []rollout.Refusal{reasons[0], {Reason: "and 19 more reasons, not listed here"}},
+			outcome.Rollout.Refusals)
+		require.EqualValues(t, 3, outcome.Rollout.Replicas, "the other fields stay")
+	}
 }

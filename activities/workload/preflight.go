@@ -21,7 +21,9 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workload"
@@ -46,9 +48,11 @@ func (a *Activities) Preflight(ctx context.Context, in operation.PreflightReques
 	}
 	for i, c := range checks {
 		if c.reason != "" {
-			out.Refusals = append(out.Refusals, operation.Refusal{Index: i, Key: c.key, Reason: c.reason})
+			out.Refusals = append(out.Refusals, operation.Refusal{Index: i, Key: c.key,
+				Reason: phrase.Cut(c.reason, rollout.MaxReason)})
 		} else if c.warning != "" {
-			out.Warnings = append(out.Warnings, operation.Refusal{Index: i, Reason: c.warning})
+			out.Warnings = append(out.Warnings, operation.Refusal{Index: i,
+				Reason: phrase.Cut(c.warning, rollout.MaxReason)})
 		}
 	}
 	return out, nil

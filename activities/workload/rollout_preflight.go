@@ -61,7 +61,7 @@ func (a *Activities) preflightRollout(ctx context.Context, req rollout.Preflight
 	if err != nil {
 		err = preflightFailure(err)
 	}
-	return p.result, err
+	return p.result.Limited(rollout.MaxReasons), err
 }
 
 // rolloutPreflight is one check.

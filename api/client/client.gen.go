@@ -418,7 +418,7 @@ type Problem struct {
 	// Example: the plan has 2 errors
 	Detail string `json:"detail"`
 
-	// Errors Everything that is wrong.
+	// Errors Everything that is wrong: the first hundred errors of a document, and 20 reasons for each item of a plan that parties refuse.
 	Errors []FieldProblem `json:"errors,omitempty"`
 
 	// Holder The workflow of the blocking release.

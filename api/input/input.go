@@ -123,6 +123,11 @@ func Decode[T any](c echo.Context, decode func([]byte) (T, strictyaml.Errors)) (
 	if err != nil {
 		return document, nil, err
 	}
+	done, err := awaitTurn(c.Request().Context(), body)
+	if err != nil {
+		return document, nil, err
+	}
+	defer done()
 	if document, wrong = decode(body); len(wrong) == 0 {
 		wrong = notJSON(body, contentType == answer.TypeJSON)
 	}
@@ -192,6 +197,11 @@ func FieldsWith(c echo.Context, more ExtraFields, fields ...Field) error {
 	if err != nil || len(body) == 0 {
 		return err
 	}
+	done, err := awaitTurn(c.Request().Context(), body)
+	if err != nil {
+		return err
+	}
+	defer done()
 	if wrong := notJSON(body, contentType == answer.TypeJSON); wrong != nil {
 		return problem.InvalidDocument("the body", wrong)
 	}

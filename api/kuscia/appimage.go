@@ -124,25 +124,26 @@ func (s *Service) batchQueryAppImage(ctx context.Context, names []string) ([]*ku
 	if len(names) == 0 {
 		return nil, invalid("names can not be empty")
 	}
+	if err := checkBatch("names", len(names)); err != nil {
+		return nil, err
+	}
 	for i, name := range names {
 		if name == "" {
 			return nil, invalid("name can not be empty on index %d", i)
 		}
 	}
-	data := make([]*kusciapb.QueryAppImageResponseData, len(names))
-	err := declared.ForEach(len(names), func(i int) error {
-		image, err := s.getAppImage(ctx, names[i])
+	read, err := readEach(names, func(name string) (*kusciapb.QueryAppImageResponseData, error) {
+		image, err := s.getAppImage(ctx, name)
 		if err != nil {
 			status := outcome(err, codeBatchQueryAppImage)
-			return refused(status.GetCode(), "can't get appimage for %s, err: %s", names[i], status.GetMessage())
+			return nil, refused(status.GetCode(), "can't get appimage for %s, err: %s", name, status.GetMessage())
 		}
-		data[i] = convert.AppImageData(image)
-		return nil
+		return convert.AppImageData(image), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return data, nil
+	return convert.MapSlice(names, func(name string) *kusciapb.QueryAppImageResponseData { return read[name] }), nil
 }
 
 // ListAppImage returns a page of AppImages, sorted by name.

@@ -35,13 +35,15 @@ type memory struct {
 	lostRaces int
 	// broken is the error of every call; nil: none.
 	broken error
+	// reads counts the reads of each AppImage and serving by name.
+	reads map[string]int
 	// panics makes every read of a serving panic.
 	panics bool
 }
 
 func newMemory(domains ...string) *memory {
 	return &memory{images: map[string]*kuscia.AppImage{}, servings: map[string]*kuscia.KusciaDeployment{},
-		domains: domains}
+		reads: map[string]int{}, domains: domains}
 }
 
 // service returns a Service on the memory.
@@ -96,6 +98,7 @@ func mapKeys[V any](of map[string]V) func(func(string) bool) {
 
 func (m *memory) GetAppImage(_ context.Context, name string) (*kuscia.AppImage, error) {
 	defer m.lock()()
+	m.reads[name]++
 	if m.broken != nil {
 		return nil, m.broken
 	}
@@ -144,6 +147,7 @@ func (m *memory) DeleteAppImage(_ context.Context, name string) error {
 
 func (m *memory) GetServing(_ context.Context, id string) (*kuscia.KusciaDeployment, error) {
 	defer m.lock()()
+	m.reads[id]++
 	if m.panics {
 		panic("broken")
 	}

@@ -1,6 +1,7 @@
 package kuscia
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"slipway.io/slipway/api/declared"
 	"slipway.io/slipway/api/kuscia/convert"
 	"slipway.io/slipway/api/kuscia/kusciapb"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/phrase"
@@ -210,7 +212,7 @@ func (s *Service) queryServing(ctx context.Context, id string) (*kusciapb.QueryS
 	if err != nil {
 		return nil, err
 	}
-	version, err := s.shownVersion(ctx, kd)
+	version, err := shownVersion(ctx, s.writer(), kd)
 	if err != nil {
 		return nil, err
 	}
@@ -221,8 +223,8 @@ func (s *Service) queryServing(ctx context.Context, id string) (*kusciapb.QueryS
 }
 
 // shownVersion returns the version of a serving that queries show, with the current AppImages.
-func (s *Service) shownVersion(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.Version, error) {
-	images, err := s.writer().Images(ctx, kd.Spec.Parties)
+func shownVersion(ctx context.Context, home declared.Writer, kd *kuscia.KusciaDeployment) (serving.Version, error) {
+	images, err := home.Images(ctx, kd.Spec.Parties)
 	if err != nil {
 		return serving.Version{}, err
 	}
@@ -275,38 +277,94 @@ func showStrategy(p kuscia.Party) *kusciapb.UpdateStrategy {
 	return shown
 }
 
-// BatchQueryServingStatus returns the statuses of servings, in the order of the request; missing servings are omitted.
+// BatchQueryServingStatus returns the statuses of servings, in the order of the request and as often as it names them;
+// missing servings are omitted. Each is read once, from the API server: a client that polls after an update must not
+// see the state before it.
 func (s *Service) BatchQueryServingStatus(ctx context.Context,
 	r *kusciapb.BatchQueryServingStatusRequest) (*kusciapb.BatchQueryServingStatusResponse, error) {
 	data, err := s.batchQuery(ctx, r.GetServingIds())
 	return &kusciapb.BatchQueryServingStatusResponse{Status: outcome(err, codeQueryServingStatus), Data: data}, nil
 }
 
+// maxBatch is the maximum number of IDs or names of a batch query.
+const maxBatch = 500
+
+// checkBatch refuses a batch query for more than maxBatch IDs or names.
+func checkBatch(what string, n int) error {
+	if n > maxBatch {
+		return invalid("%s can not be more than %d, but there are %d: split the request", what, maxBatch, n)
+	}
+	return nil
+}
+
 func (s *Service) batchQuery(ctx context.Context, ids []string) (*kusciapb.BatchQueryServingStatusResponseData, error) {
 	if len(ids) == 0 {
 		return nil, invalid("serving ids can not be empty")
 	}
+	if err := checkBatch("serving ids", len(ids)); err != nil {
+		return nil, err
+	}
 	if slices.Contains(ids, "") {
 		return nil, errNoServingID
 	}
-	found := make([]*kusciapb.ServingStatus, len(ids))
-	err := declared.ForEach(len(ids), func(i int) error {
-		kd, err := s.getServing(ctx, ids[i])
-		if failure.Is(err, failure.NotFound) {
-			return nil
-		}
+	home := declared.Writer{Home: imagesOnce{s.store, &recent.Cache{}}}
+	shown, err := readEach(ids, func(id string) (*kusciapb.ServingStatus, error) {
+		kd, err := s.getServing(ctx, id)
 		if err != nil {
-			return err
+			return nil, failure.Ignore(err, failure.NotFound)
 		}
-		version, err := s.shownVersion(ctx, kd)
-		found[i] = &kusciapb.ServingStatus{ServingId: ids[i], Status: showStatus(kd, version)}
-		return err
+		version, err := shownVersion(ctx, home, kd)
+		return &kusciapb.ServingStatus{ServingId: id, Status: showStatus(kd, version)}, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	found = slices.DeleteFunc(found, func(one *kusciapb.ServingStatus) bool { return one == nil })
+	found := slices.DeleteFunc(convert.MapSlice(ids, func(id string) *kusciapb.ServingStatus { return shown[id] }),
+		func(one *kusciapb.ServingStatus) bool { return one == nil })
 	return &kusciapb.BatchQueryServingStatusResponseData{Servings: found}, nil
+}
+
+// imagesOnce is a Home for one request, which reads each AppImage once, also one that does not exist.
+type imagesOnce struct {
+	declared.Home
+	images *recent.Cache
+}
+
+// GetAppImage returns an AppImage that must not be changed.
+func (h imagesOnce) GetAppImage(ctx context.Context, name string) (*kuscia.AppImage, error) {
+	type answer struct {
+		image *kuscia.AppImage
+		err   error
+	}
+	read, err := recent.Get(ctx, h.images, name, callTimeout, func(ctx context.Context) (answer, error) {
+		image, err := h.Home.GetAppImage(ctx, name)
+		if failure.Is(err, failure.NotFound) {
+			return answer{err: err}, nil
+		}
+		return answer{image: image}, err
+	})
+	return read.image, cmp.Or(err, read.err)
+}
+
+// readEach reads each object once, several at a time, and returns them by name. The error is that of the first name.
+func readEach[T any](names []string, read func(name string) (T, error)) (map[string]T, error) {
+	var distinct []string
+	seen := map[string]bool{}
+	for _, name := range names {
+		if !seen[name] {
+			seen[name], distinct = true, append(distinct, name)
+		}
+	}
+	found := make([]T, len(distinct))
+	err := declared.ForEach(len(distinct), func(i int) (err error) {
+		found[i], err = read(distinct[i])
+		return err
+	})
+	byName := make(map[string]T, len(distinct))
+	for i, name := range distinct {
+		byName[name] = found[i]
+	}
+	return byName, err
 }
 
 // showStatus returns the status of a serving, even before the engine has written one; its parties are in the order of

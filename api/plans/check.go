@@ -155,12 +155,15 @@ func (x *taskStart) preflight(ctx context.Context) error {
 	if len(absent) > 0 {
 		return x.Unreachable(ctx, "plan "+x.plan+" was not executed", absent...)
 	}
-	return x.refuse(refusals)
+	x.warnings = limitFindings(x.warnings)
+	return x.refuse(limitFindings(refusals))
 }
 
 // problemsOf converts the refusals of a party to problems of items. It omits items that rollouts release: their direct
 // requests are sent for a diff only, and an execution checks the rollout instead.
 func (x *taskStart) problemsOf(order []itemCheck, refusals []operation.Refusal) (all []schema.FieldProblem) {
+	// A party that is asked in several batches answers them in any order.
+	slices.SortStableFunc(refusals, func(a, b operation.Refusal) int { return cmp.Compare(a.Index, b.Index) })
 	for _, one := range refusals {
 		if at := order[one.Index]; !x.snapshot.RollsOut(at.item) {
 			all = append(all, keyFinding(at.item, one.Key, one.Reason)) // the reason names the workload

@@ -162,9 +162,14 @@ func (h *Handlers) partyWarnings(ctx context.Context, document plan.Document) []
 }
 
 // withoutWrong blanks the items that have an error of their own, so that the others keep their numbers, and returns
-// which items are valid. A blank item is not checked against the catalogue.
+// which items are valid. A blank item is not checked against the catalogue. If not all errors are known, all items are
+// blanked.
 func withoutWrong(document plan.Document, wrong strictyaml.Errors) (rest plan.Document, sound []bool) {
 	rest = plan.Document{Comment: document.Comment, Times: document.Times, Items: slices.Clone(document.Items)}
+	if wrong.Cut() {
+		clear(rest.Items)
+		return rest, make([]bool, len(rest.Items))
+	}
 	sound = slices.Repeat([]bool{true}, len(rest.Items))
 	for _, e := range wrong {
 		if e.Item > 0 && e.Item <= len(rest.Items) {

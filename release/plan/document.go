@@ -165,7 +165,12 @@ func Decode(data []byte) (Document, []Warning, strictyaml.Errors) {
 func decodeDocument(v strictyaml.Value) Document {
 	m := v.Mapping(append([]string{keyComment, keyItems}, window.Keys...)...)
 	d := Document{Comment: m.Field(keyComment).FreeText(), Times: window.Read(m)}
-	for i, entry := range m.Field(keyItems).List() {
+	items := m.Field(keyItems)
+	if n := items.Len(); n > maxItems {
+		items.CannotRead(tooManyItems, n, maxItems)
+		return d
+	}
+	for i, entry := range items.List() {
 		d.Items = append(d.Items, decodeItem(entry.OfItem(i+1)))
 	}
 	return d

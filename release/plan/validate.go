@@ -16,6 +16,8 @@ import (
 // maxItems is the maximum number of items of a plan.
 const maxItems = 1000
 
+const tooManyItems = "has %d items: a plan has at most %d, so split it"
+
 // The values are in the order of the source document; Slipway's own operation is last.
 var (
 	operations = []Operation{Start, Stop, Restart, HTTPUploadDeploy, CompileDeploy, Restore}
@@ -35,7 +37,7 @@ func (d Document) check(found *strictyaml.Findings) []Warning {
 	case len(d.Items) == 0:
 		found.Refuse(0, keyItems, "is required: a plan has at least one item")
 	case len(d.Items) > maxItems:
-		found.Refuse(0, keyItems, "has %d items: a plan has at most %d, so split it", len(d.Items), maxItems)
+		found.Refuse(0, keyItems, tooManyItems, len(d.Items), maxItems)
 	}
 	var warnings []Warning
 	for i, item := range d.Items {

@@ -1,5 +1,5 @@
-// Package strictyaml reads YAML and JSON documents strictly and by nodes: it reports all errors at once, each with its
-// field and line.
+// Package strictyaml reads YAML and JSON documents strictly and by nodes: it reports all errors at once, up to a
+// hundred, each with its field and line. What it makes of a hostile document is bounded.
 package strictyaml
 
 import (
@@ -63,12 +63,24 @@ func (e Errors) Err() error {
 	return e
 }
 
-// Findings collects the errors of one document. The zero value is for a document that was not read from text: its
-// errors have no lines.
+// maxFindings is the maximum number of errors that are listed for one document.
+const maxFindings = 100
+
+// cut is the last of the Errors of a document that has more than maxFindings.
+var cut = FieldError{Reason: fmt.Sprintf("has more errors: only the first %d are listed; correct them, and check again",
+	maxFindings)}
+
+// Cut reports whether the document has more errors than are listed.
+func (e Errors) Cut() bool { return len(e) > 0 && e[len(e)-1] == cut }
+
+// Findings collects the errors of one document, up to maxFindings. The zero value is for a document that was not read
+// from text: its errors have no lines.
 type Findings struct {
 	errors     Errors
 	lines      map[string]int
 	unreadable map[string]bool
+	// more is set if there were more errors.
+	more bool
 }
 
 // Refuse records that a field breaks a rule. It ignores a field that could not be read, because that error is already
@@ -115,17 +127,29 @@ func enclosingPaths(field string) iter.Seq[string] {
 	}
 }
 
-// Sorted returns all errors in the order of the document.
+// Sorted returns the errors in the order of the document, and at the end that there are more.
 func (f *Findings) Sorted() Errors {
 	slices.SortStableFunc(f.errors, func(a, b FieldError) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Item, b.Item))
 	})
+	if f.more {
+		return append(slices.Clip(f.errors), cut)
+	}
 	return f.errors
 }
 
 func (f *Findings) add(item int, field, format string, args ...any) {
-	f.errors = append(f.errors, FieldError{Item: item, Field: field, Line: f.Line(field),
-		Reason: fmt.Sprintf(format, args...)})
+	if f.hasRoom() {
+		f.errors = append(f.errors, FieldError{Item: item, Field: field, Line: f.Line(field),
+			Reason: fmt.Sprintf(format, args...)})
+	}
+}
+
+// hasRoom reports whether an error that was just found is listed.
+func (f *Findings) hasRoom() bool {
+	room := len(f.errors) < maxFindings
+	f.more = f.more || !room
+	return room
 }
 
 // Join returns the path of a key in a field.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -18,6 +19,14 @@ import (
 
 // maxBytes is the maximum size of a document: the result must fit into one Kubernetes object, and etcd accepts 1.5 MiB.
 const maxBytes = 3 << 19
+
+// maxNodes is the maximum number of keys and values of a document, with its lists and mappings: a plan of 1,000 items
+// with all keys has 21,000.
+const maxNodes = 50_000
+
+// maxTokens is the number of tokens of a YAML text up to which nodes are made of it: an empty list in a list has the
+// most for one node, its brackets and a comma. The library makes at most three nodes of a token.
+const maxTokens = 3 * maxNodes
 
 // Parse reads one document of YAML or JSON. If it is invalid, empty, or more than one, ok is false and found has the
 // error.
@@ -45,18 +54,43 @@ func parseNode(data []byte) (*yaml.Node, *FieldError) {
 	if json.Valid(data) {
 		return parseJSON(data)
 	}
-	node, problem := parseYAML(data)
+	if exceedsTokens(data, maxTokens) {
+		return nil, tooManyNodes()
+	}
+	node, err := parseYAML(data)
 	// The example of the source document ends with an indented "...", which YAML reads as a value or as the end of one.
 	// Dots in a quoted text or a block stay.
-	if closed, changed := closeDocument(data); changed && (problem != nil || endsWithDots(node)) {
-		if node, again := parseYAML(closed); again == nil {
-			return node, nil
+	if closed, changed := closeDocument(data); changed && (err != nil || endsWithDots(node)) {
+		if again, wrong := parseYAML(closed); wrong == nil {
+			node, err = again, nil
 		}
 	}
-	if problem != nil && looksLikeJSON(data) {
+	problem, isKnown := errors.AsType[FieldError](err)
+	switch {
+	case err == nil && countNodes(node) > maxNodes:
+		return nil, tooManyNodes()
+	case err == nil:
+		return node, nil
+	case looksLikeJSON(data):
 		return nil, jsonError(data)
+	case isKnown:
+		return nil, &problem
 	}
-	return node, problem
+	return nil, syntaxError(data, err)
+}
+
+func tooManyNodes() *FieldError {
+	return &FieldError{Line: 1, Reason: fmt.Sprintf("is too large: it has more than %d keys and values; split it",
+		maxNodes)}
+}
+
+// countNodes returns the number of nodes of a document.
+func countNodes(node *yaml.Node) int {
+	nodes := 1
+	for _, child := range node.Content {
+		nodes += countNodes(child)
+	}
+	return nodes
 }
 
 // endsWithDots reports whether the last value of the document is an unquoted text to which "..." was appended.
@@ -68,42 +102,43 @@ func endsWithDots(node *yaml.Node) bool {
 		strings.HasSuffix(node.Value, "...")
 }
 
-func parseYAML(data []byte) (*yaml.Node, *FieldError) {
+// parseYAML returns a FieldError, or an error of the YAML library.
+func parseYAML(data []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		return nil, &FieldError{Line: 1, Reason: "is empty"}
+		return nil, FieldError{Line: 1, Reason: "is empty"}
 	case err != nil:
-		return nil, syntaxError(data, err)
+		return nil, err
 	}
 	root := document.Content[0]
 	if root.Kind == yaml.ScalarNode && root.ShortTag() == nullTag {
-		return nil, &FieldError{Line: 1, Reason: "is empty"}
+		return nil, FieldError{Line: 1, Reason: "is empty"}
 	}
 	var second yaml.Node
 	switch err := decoder.Decode(&second); {
 	case err == nil:
-		return nil, &FieldError{Line: second.Line,
+		return nil, FieldError{Line: second.Line,
 			Reason: "is followed by a second document: send one document at a time"}
 	case !errors.Is(err, io.EOF):
-		return nil, syntaxError(data, err)
+		return nil, err
 	}
 	return root, nil
 }
 
 // closeDocument moves an indented "..." at the end of the text to the start of its line, where it closes the document.
 func closeDocument(data []byte) (closed []byte, changed bool) {
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	for n := len(lines) - 1; n >= 0; n-- {
-		switch text := bytes.TrimSpace(lines[n]); {
+	for end := len(data); end > 0; {
+		start := bytes.LastIndexByte(data[:end-1], '\n') + 1
+		switch text := bytes.TrimSpace(data[start:end]); {
 		case len(text) == 0 || text[0] == '#':
+			end = start
 			continue
 		case !bytes.Equal(text, []byte("...")):
 			return nil, false
 		}
-		lines[n] = []byte("...\n")
-		return bytes.Join(lines, nil), true
+		return slices.Concat(data[:start], []byte("...\n"), data[end:]), true
 	}
 	return nil, false
 }
@@ -144,17 +179,31 @@ func syntaxError(data []byte, err error) *FieldError {
 	return &FieldError{Line: n + 1, Reason: "is not valid YAML: " + message}
 }
 
+// maxSearched is how many bytes the search for a faulty line parses: enough for its usual seven prefixes of a document
+// of 1 MiB.
+const maxSearched = 8 << 20
+
 // faultyLine returns the index of the line that causes the error: the last line of the shortest prefix of the text with
 // the same error. The search starts just before the line that the library reports, which is often the start of the
-// block, or off by one.
+// block, or off by one. In a large document whose error is far from there, it is the library's line.
 func faultyLine(lines [][]byte, message string, seen int) int {
-	wrong := func(n int) bool { return firstProblem(bytes.Join(lines[:n+1], nil)) == message }
-	last := len(lines) - 1
+	last, searched := len(lines)-1, 0
+	wrong := func(n int) bool {
+		prefix := bytes.Join(lines[:n+1], nil)
+		if searched += len(prefix); searched > maxSearched {
+			return true
+		}
+		return firstProblem(prefix) == message
+	}
 	low, high := 0, min(max(seen-3, 0), last)
 	for step := 1; high < last && !wrong(high); step *= 2 {
 		low, high = high+1, min(high+step, last)
 	}
-	return low + sort.Search(high-low, func(n int) bool { return wrong(low + n) })
+	found := low + sort.Search(high-low, func(n int) bool { return wrong(low + n) })
+	if searched > maxSearched {
+		return min(max(seen-1, 0), last)
+	}
+	return found
 }
 
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
@@ -244,6 +293,8 @@ type jsonReader struct {
 	// offset and line are how far lines have been counted.
 	offset int64
 	line   int
+	// nodes is how many nodes were made; from maxNodes on there are no more.
+	nodes int
 }
 
 // jsonBegin matches the beginning of JSON that hardly any YAML has.
@@ -267,6 +318,9 @@ func parseJSON(data []byte) (*yaml.Node, *FieldError) {
 	r := &jsonReader{data: data, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	r.decoder.UseNumber()
 	root := r.node()
+	if r.nodes > maxNodes {
+		return nil, tooManyNodes()
+	}
 	if root.Tag == nullTag {
 		return nil, &FieldError{Line: 1, Reason: "is empty"}
 	}
@@ -274,6 +328,7 @@ func parseJSON(data []byte) (*yaml.Node, *FieldError) {
 }
 
 func (r *jsonReader) node() *yaml.Node {
+	r.nodes++
 	token, _ := r.decoder.Token()
 	// A JSON string contains no line break, so a token ends on the line where it begins.
 	end := r.decoder.InputOffset()
@@ -288,7 +343,7 @@ func (r *jsonReader) node() *yaml.Node {
 		node.Kind, node.Tag = yaml.SequenceNode, "!!seq"
 	}
 	// An object's tokens are key, value, key, value: the same order as a mapping node's content.
-	for r.decoder.More() {
+	for r.nodes <= maxNodes && r.decoder.More() {
 		node.Content = append(node.Content, r.node())
 	}
 	_, _ = r.decoder.Token() // the closing bracket

@@ -95,6 +95,14 @@ func (v Value) List() []Value {
 	return entries
 }
 
+// Len returns the number of entries of a list, without reading them; 0 for any other value.
+func (v Value) Len() int {
+	if v.node == nil || v.node.Kind != yaml.SequenceNode {
+		return 0
+	}
+	return len(v.node.Content)
+}
+
 // Strings returns the entries of a list of strings.
 func (v Value) Strings() []string {
 	var all []string
@@ -170,7 +178,9 @@ func (v Value) readMapping(known []string) Mapping {
 		}
 		first[key.Value] = key.Line
 		if known != nil && !slices.Contains(known, key.Value) {
-			m.refuseKey(key, path, unknownKey(key.Value, known))
+			if v.found.hasRoom() { // else the search for the word that was meant is useless
+				m.refuseKey(key, path, unknownKey(key.Value, known))
+			}
 			continue
 		}
 		v.found.lines[Join(v.path, key.Value)] = key.Line
@@ -181,8 +191,9 @@ func (v Value) readMapping(known []string) Mapping {
 }
 
 func (m Mapping) refuseKey(key *yaml.Node, path, reason string) {
-	found := m.value.found
-	found.errors = append(found.errors, FieldError{Item: m.value.item, Field: path, Line: key.Line, Reason: reason})
+	if found := m.value.found; found.hasRoom() {
+		found.errors = append(found.errors, FieldError{Item: m.value.item, Field: path, Line: key.Line, Reason: reason})
+	}
 }
 
 // Field returns the value of a key; it may be absent.
