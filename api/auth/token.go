@@ -96,8 +96,8 @@ func LoadToken(api, path string) (Token, error) {
 	}
 	if len(text) < tokenLength {
 		return "", fmt.Errorf("the token file of %s, %s, holds a token of %d characters, which could be guessed: "+
-			"write one of at least %d characters, for example from `openssl rand -hex 32`, or delete the file to create "+
-			"a new one", api, path, len(text), tokenLength)
+			"write one of at least %d characters, for example from `openssl rand -hex 32`, or delete the file to "+
+			"create a new one", api, path, len(text), tokenLength)
 	}
 	return Token(text), nil
 }

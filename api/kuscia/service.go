@@ -183,8 +183,8 @@ func (s Security) guard() auth.Guard { return auth.Guard{Hosts: s.Hosts} }
 // Closed reports whether clients need credentials.
 func (s Security) Closed() bool { return s.Token.Closed() || s.TLS.ClientCAs() != nil }
 
-// authenticate refuses a request of a client without the token: header returns the values of its headers. Only the first
-// value of each counts, so that a request cannot try many tokens.
+// authenticate refuses a request of a client without the token: header returns the values of its headers. Only the
+// first value of each counts, so that a request cannot try many tokens.
 func (s Security) authenticate(client string, header func(name string) []string) error {
 	first := func(name string) string { return append(header(name), "")[0] }
 	return s.Token.Authenticate(client, first(HeaderToken), auth.Bearer(first("Authorization")))

@@ -323,8 +323,8 @@ func newKusciaSecurity(s settings.Settings, guard auth.Guard, log *slog.Logger) 
 	security.Hosts, security.Proxies = guard.Hosts, guard.Proxies
 	if guard.Certificate && !security.Closed() && s.KusciaListen+s.KusciaGRPCListen != "" {
 		log.Warn("the listeners of Kuscia's API require no credentials, because without TLS they cannot ask for the " +
-			"client certificates of the HTTP API: choose --kuscia-protocol MTLS, or disable them with --kuscia-listen= and " +
-			"--kuscia-grpc-listen=")
+			"client certificates of the HTTP API: choose --kuscia-protocol MTLS, or disable them with --kuscia-listen= " +
+			"and --kuscia-grpc-listen=")
 	}
 	return security, nil
 }
