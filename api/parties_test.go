@@ -100,6 +100,25 @@ func TestParties_CRUD(t *testing.T) {
 	e.call("GET", path, "").is(http.StatusNotFound, "it was deleted")
 }
 
+// Two parties with one queue would take each other's work.
+func TestParty_QueueOfAnother_IsRefused(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	e.call("PUT", "/api/v1/parties/alice", aliceDocument, yamlBody).is(http.StatusCreated, "it is new")
+	refused := e.call("PUT", "/api/v1/parties/bob", "queue: alice.own\n", yamlBody).is(http.StatusConflict,
+		"it is alice's queue")
+	require.Contains(t, refused.problem().Detail, "its queue alice.own is that of party alice")
+	written := `{"apiVersion":"slipway.io/v1alpha1","kind":"Party","metadata":{"name":"bob"},` +
+		`"spec":{"queue":"alice.own"}}`
+	require.NoError(t, harness.SharedStack(t).Kube.CoreV1().RESTClient().Post().AbsPath("/apis/slipway.io/v1alpha1/"+
+		"namespaces/"+e.store.Namespace()+"/parties").Body([]byte(written)).Do(t.Context()).Error())
+	require.Contains(t, e.partyState("bob").Unusable, "is that of party alice")
+	require.Empty(t, e.partyState("alice").Unusable)
+	for _, item := range decode[schema.PartyList](e.call("GET", "/api/v1/parties", "")).Items {
+		require.Equal(t, item.Name == "bob", item.Unusable != "", item.Name)
+	}
+}
+
 func (e *engine) storedVersion(name string) string {
 	e.t.Helper()
 	object, err := e.store.GetParty(e.t.Context(), name)

@@ -12,12 +12,13 @@ import (
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
 // DefaultNamespace returns the default namespace of a party's workloads; "" if the party has none.
-func (s *Store) DefaultNamespace(ctx context.Context, party string) (string, error) {
-	object, err := s.parties.get(ctx, cmp.Or(party, catalog.DefaultParty))
+func (s *Store) DefaultNamespace(ctx context.Context, name string) (string, error) {
+	object, err := s.parties.get(ctx, cmp.Or(name, catalog.DefaultParty))
 	if err != nil {
 		return "", failure.Ignore(err, failure.NotFound)
 	}
@@ -32,10 +33,10 @@ const queueTTL = time.Second
 var errUnknownParty = errors.New("the party is not known")
 
 // Queue is FindQueue with results cached for a second, except that a party is unknown.
-func (s *Store) Queue(ctx context.Context, party string) (queue string, known bool, err error) {
-	party = cmp.Or(party, catalog.DefaultParty)
-	queue, err = recent.Get(ctx, &s.queues, party, queueTTL, func(ctx context.Context) (string, error) {
-		queue, known, err := s.FindQueue(ctx, party)
+func (s *Store) Queue(ctx context.Context, name string) (queue string, known bool, err error) {
+	name = cmp.Or(name, catalog.DefaultParty)
+	queue, err = recent.Get(ctx, &s.queues, name, queueTTL, func(ctx context.Context) (string, error) {
+		queue, known, err := s.FindQueue(ctx, name)
 		if err == nil && !known {
 			err = errUnknownParty
 		}
@@ -48,23 +49,65 @@ func (s *Store) Queue(ctx context.Context, party string) (queue string, known bo
 }
 
 // FindQueue returns the task queue of a party's worker, and whether the party is known: as a Party object, as a
-// namespace of the home cluster of that name (served by the party "default"), or as "default" itself.
-func (s *Store) FindQueue(ctx context.Context, party string) (queue string, known bool, err error) {
-	party = cmp.Or(party, catalog.DefaultParty)
-	object, err := s.parties.get(ctx, party)
+// namespace of the home cluster of that name (served by the party "default"), or as "default" itself. The younger of
+// two parties with one queue is Refused.
+func (s *Store) FindQueue(ctx context.Context, name string) (queue string, known bool, err error) {
+	name = cmp.Or(name, catalog.DefaultParty)
+	object, err := s.parties.get(ctx, name)
 	if err == nil {
-		return catalog.QueueOf(party, object.Spec.Queue), true, nil
+		queue = catalog.QueueOf(name, object.Spec.Queue)
+		return queue, true, s.checkQueueHolder(ctx, *object)
 	}
 	if !failure.Is(err, failure.NotFound) {
 		return "", false, err
 	}
-	if party == catalog.DefaultParty {
-		return catalog.PartyQueue(party), true, nil
+	if name == catalog.DefaultParty {
+		return catalog.PartyQueue(name), true, nil
 	}
-	if _, err = s.getNamespace(ctx, party); err != nil {
+	if _, err = s.getNamespace(ctx, name); err != nil {
 		return "", false, failure.Ignore(err, failure.NotFound)
 	}
 	return s.FindQueue(ctx, catalog.DefaultParty)
+}
+
+// checkQueueHolder refuses a party whose queue is that of an older one. The list of parties is cached like their
+// queues: a serving may look up many parties at once.
+func (s *Store) checkQueueHolder(ctx context.Context, object v1alpha1.Party) error {
+	all, err := recent.Get(ctx, &s.partyLists, "", queueTTL, s.ListParties)
+	if err != nil {
+		return err
+	}
+	if other := party.QueueHolder(object, all); other != "" {
+		return failure.New(failure.Refused, "%s",
+			party.SharedQueue(object.Name, catalog.QueueOf(object.Name, object.Spec.Queue), other))
+	}
+	return nil
+}
+
+// checkQueueFree refuses, as a Conflict, a queue for a party that is another party's. A stored party keeps its queue
+// unless the other party is older.
+func (s *Store) checkQueueFree(ctx context.Context, name string, spec v1alpha1.PartySpec) error {
+	all, err := s.ListParties(ctx)
+	if err != nil {
+		return err
+	}
+	asked := v1alpha1.Party{Spec: spec}
+	asked.Name = name
+	other := party.OtherWithQueue(asked, all)
+	for _, stored := range all {
+		if stored.Name == name && catalog.QueueOf(name, stored.Spec.Queue) == catalog.QueueOf(name, spec.Queue) {
+			other = party.QueueHolder(stored, all)
+		}
+	}
+	if other != "" {
+		return failure.New(failure.Conflict, "%s", party.SharedQueue(name, catalog.QueueOf(name, spec.Queue), other))
+	}
+	return nil
+}
+
+func (s *Store) forgetParties() {
+	s.queues.Forget()
+	s.partyLists.Forget()
 }
 
 func (s *Store) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
@@ -99,15 +142,19 @@ func (s *Store) GetParty(ctx context.Context, name string) (*v1alpha1.Party, err
 	return s.parties.get(ctx, name)
 }
 
-// PutParty creates or replaces a Party object. An equal one writes nothing: changed is false then.
+// PutParty creates or replaces a Party object. An equal one writes nothing: changed is false then. A queue that is
+// another party's is a Conflict.
 func (s *Store) PutParty(ctx context.Context, name string, spec v1alpha1.PartySpec) (created, changed bool, err error) {
-	defer s.queues.Forget()
+	if err := s.checkQueueFree(ctx, name, spec); err != nil {
+		return false, false, err
+	}
+	defer s.forgetParties()
 	return put(ctx, s.parties, name, spec, func(p *v1alpha1.Party) *v1alpha1.PartySpec { return &p.Spec })
 }
 
 // DeleteParty deletes the Party object that was read; another object of its name, or a change since, is a Conflict.
 func (s *Store) DeleteParty(ctx context.Context, stored *v1alpha1.Party) error {
-	defer s.queues.Forget()
+	defer s.forgetParties()
 	return s.parties.delete(ctx, stored.Name, &metav1.Preconditions{UID: &stored.UID,
 		ResourceVersion: &stored.ResourceVersion})
 }

@@ -66,6 +66,7 @@ type Store struct {
 	servingEvents *watch.Watch[*metav1.PartialObjectMetadata]
 	followers     watch.Subscriptions[string]
 	queues        recent.Cache
+	partyLists    recent.Cache
 
 	engineName string
 	engineMu   sync.Mutex

@@ -558,3 +558,34 @@ func TestPruneRecords_KeepsIdempotencyKeys(t *testing.T) {
 	_, err = store.GetRecord(ctx, "newest")
 	require.NoError(t, err, "the record just completed is never pruned")
 }
+
+// Two parties with one queue would take each other's work.
+func TestPartyQueue_BelongsToOneParty(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	ctx := testContext(t)
+	put := func(name, queue string) error {
+		_, _, err := store.PutParty(ctx, name, v1alpha1.PartySpec{Queue: queue})
+		return err
+	}
+	require.NoError(t, put("alice", ""))
+	for _, queue := range []string{"slipway.party.alice", "slipway.party.default"} {
+		requireKind(t, put("bob", queue), failure.Conflict, queue)
+	}
+	require.ErrorContains(t, put("bob", "slipway.party.alice"), "is that of party alice")
+	require.NoError(t, put("bob", ""))
+	requireKind(t, put("alice", "slipway.party.bob"), failure.Conflict, "nor can a party take another's later")
+	object := `{"apiVersion":"slipway.io/v1alpha1","kind":"Party","metadata":{"name":"zoe"},` +
+		`"spec":{"queue":"slipway.party.alice"}}`
+	path := "/apis/slipway.io/v1alpha1/namespaces/" + store.Namespace() + "/parties"
+	client := harness.SharedStack(t).Kube.CoreV1().RESTClient()
+	require.NoError(t, client.Post().AbsPath(path).Body([]byte(object)).Do(ctx).Error())
+	require.Eventually(t, func() bool {
+		_, _, err := store.FindQueue(ctx, "zoe")
+		return failure.Is(err, failure.Refused)
+	}, 10*time.Second, 100*time.Millisecond, "the younger object can't be used")
+	_, known, err := store.Queue(ctx, "alice")
+	require.NoError(t, err, "the older one can")
+	require.True(t, known)
+	require.NoError(t, put("alice", ""), "an unchanged one is no conflict")
+}

@@ -298,16 +298,21 @@ func (r *taskRun) conclude() {
 // show copies the machine's state into the task, which queries return.
 func (r *taskRun) show() {
 	r.noteInterruption()
-	r.task.State, r.task.Reason, r.task.History = r.machine.State, r.machine.Reason, r.machine.Audit().Entries
+	log := r.machine.Audit()
+	r.task.State, r.task.Reason = r.machine.State, r.machine.Reason
+	r.task.History, r.task.RefusalsDropped = log.Entries, log.RefusalsDropped
 	r.task.WaitingFor = r.machine.Waiting()
 }
+
+// maxInterruptions bounds the list of a task's interruptions.
+const maxInterruptions = 100
 
 // noteInterruption records when the task became and ceased to be Interrupted, for the task report.
 func (r *taskRun) noteInterruption() {
 	was, is := r.task.State == plan.TaskInterrupted, r.machine.State == plan.TaskInterrupted
 	now := workflow.Now(r.ctx)
 	switch last := len(r.task.Interruptions) - 1; {
-	case is && !was && last < audit.MaxEntries:
+	case is && !was && last < maxInterruptions:
 		r.task.Interruptions = append(r.task.Interruptions, plan.Interruption{At: now, Reason: r.machine.Reason})
 	case is && was && last >= 0:
 		r.task.Interruptions[last].Reason = r.machine.Reason

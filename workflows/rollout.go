@@ -70,8 +70,8 @@ type rolloutRun struct {
 	wanted  machine.Action
 	running *runningAction
 	object  *objectPublisher
-	// countedSeq is the sequence number of the last history entry seen by countRestorations.
-	countedSeq int64
+	// countedRestorations is how many restorations countRestorations has counted.
+	countedRestorations int
 	// newer is the release that continues in this workflow after this one has ended (supersede).
 	newer *RolloutInput
 }
@@ -101,7 +101,7 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 		r.machine = machine.ResumeMachine(setup, *in.State)
 	}
 	r.driver, r.loop.machine = r, r.machine
-	r.countedSeq = r.machine.Audit().Seq
+	r.countedRestorations = r.machine.Restorations()
 	r.object = newObjectPublisher(r.ctx, r.machine)
 	begins := in.State == nil && r.info.ContinuedExecutionRunID == ""
 	switch {
@@ -167,16 +167,11 @@ func (r *rolloutRun) act() {
 	r.countRestorations()
 }
 
-// countRestorations counts the restorations in the history since its last call.
+// countRestorations counts the restorations since its last call.
 func (r *rolloutRun) countRestorations() {
-	log, n := r.machine.Audit(), 0
-	for _, e := range log.Entries[len(log.Entries)-int(min(log.Seq-r.countedSeq, int64(len(log.Entries)))):] {
-		if e.Verb == audit.Verb(machine.VerbRestored) {
-			n++
-		}
-	}
-	r.countedSeq = log.Seq
-	r.meter.restored(n)
+	total := r.machine.Restorations()
+	r.meter.restored(total - r.countedRestorations)
+	r.countedRestorations = total
 }
 
 func (r *rolloutRun) actOnWorkload() {

@@ -31,6 +31,8 @@ type ServingState struct {
 	// WaitingFor is the user action that is awaited; nil if none is. History is what users have sent, oldest first.
 	WaitingFor *kuscia.WaitingFor  `json:"waitingFor,omitempty"`
 	History    []kuscia.AuditEntry `json:"history,omitempty"`
+	// RefusalsDropped is the number of refused commands that History no longer has.
+	RefusalsDropped int64 `json:"refusalsDropped,omitempty"`
 	// Ending is how the operation ended; nil while it is in progress.
 	Ending *serving.Ending `json:"ending,omitempty"`
 }
@@ -130,6 +132,7 @@ func (s *servingRun) state() (ServingState, error) {
 	if s.machine != nil {
 		state.Stage, state.Message = s.machine.Stage(), cmp.Or(s.result.Message, s.machine.Message())
 		state.WaitingFor, state.History = s.machine.WaitingFor(), s.machine.History()
+		state.RefusalsDropped = s.machine.Audit().RefusalsDropped
 	}
 	return state, nil
 }
@@ -398,7 +401,7 @@ func (s *servingRun) writeStatus(now serving.Outcome, ending *serving.Ending) {
 	s.lastWritten = now
 	op := s.operation()
 	op.Version, op.Reason, op.Message, op.Done = now.Version, now.Reason, now.Message, ending != nil
-	op.WaitingFor, op.History = now.WaitingFor, now.History
+	op.WaitingFor, op.History, op.RefusalsDropped = now.WaitingFor, now.History, now.RefusalsDropped
 	note := s.note(op)
 	note.Parties = s.in.Parties
 	note.Observed, s.seen = s.seen, nil

@@ -84,6 +84,7 @@ func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (
 		if former != nil && !former.Done && former.WorkflowID != "" {
 			result.Predecessor = former
 			result.Predecessor.Former, result.Predecessor.WaitingFor, result.Predecessor.History = nil, nil, nil
+			result.Predecessor.RefusalsDropped = 0
 		}
 		op := in.Operation
 		now := metav1.NewTime(time.Now().Truncate(time.Second))

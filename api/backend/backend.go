@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/v1alpha1"
@@ -63,9 +64,13 @@ func (h *Backend) Presence(ctx context.Context, queues ...string) map[string]par
 		slices.Compact(slices.Sorted(slices.Values(queues)))...)
 }
 
-// QueueOf returns the task queue of a party; unknown is the reason if the party does not exist.
+// QueueOf returns the task queue of a party; unknown is the reason if the party does not exist, or
+// can't be used.
 func (h *Backend) QueueOf(ctx context.Context, party string) (queue, unknown string, err error) {
 	queue, known, err := h.Home.Queue(ctx, party)
+	if failure.Is(err, failure.Refused) {
+		return "", err.Error(), nil
+	}
 	if err == nil && !known {
 		unknown = "party " + party + " is not known: create a Party object of that name in the engine's namespace, or " +
 			"a namespace of that name in the home cluster"

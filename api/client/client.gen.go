@@ -340,6 +340,9 @@ type PartyState struct {
 	// ServedBy The party that serves it, if the party is only a namespace of the home cluster.
 	ServedBy string `json:"servedBy,omitempty"`
 
+	// Unusable Why releases for it are refused: an older party polls the same queue. Absent if it can be used.
+	Unusable string `json:"unusable,omitempty"`
+
 	// Workers The reachable workers.
 	Workers []PartyWorker `json:"workers"`
 }
@@ -2012,7 +2015,7 @@ type ClientInterface interface {
 	// PutPartyWithBody Creates or replaces a party
 	//
 	// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
-	// that name changes its settings. A body equal to the stored party writes nothing.
+	// that name changes its settings. A body equal to the stored party writes nothing. A queue of another party is refused with 409.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2022,7 +2025,7 @@ type ClientInterface interface {
 	// PutParty Creates or replaces a party
 	//
 	// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
-	// that name changes its settings. A body equal to the stored party writes nothing.
+	// that name changes its settings. A body equal to the stored party writes nothing. A queue of another party is refused with 409.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2993,7 +2996,7 @@ func (c *Client) GetParty(ctx context.Context, name PartyName, reqEditors ...Req
 // PutPartyWithBody Creates or replaces a party
 //
 // The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
-// that name changes its settings. A body equal to the stored party writes nothing.
+// that name changes its settings. A body equal to the stored party writes nothing. A queue of another party is refused with 409.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3013,7 +3016,7 @@ func (c *Client) PutPartyWithBody(ctx context.Context, name PartyName, contentTy
 // PutParty Creates or replaces a party
 //
 // The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
-// that name changes its settings. A body equal to the stored party writes nothing.
+// that name changes its settings. A body equal to the stored party writes nothing. A queue of another party is refused with 409.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8975,7 +8978,7 @@ type ClientWithResponsesInterface interface {
 	// PutPartyWithBodyWithResponse Creates or replaces a party
 	//
 	// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
-	// that name changes its settings. A body equal to the stored party writes nothing.
+	// that name changes its settings. A body equal to the stored party writes nothing. A queue of another party is refused with 409.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -8985,7 +8988,7 @@ type ClientWithResponsesInterface interface {
 	// PutPartyWithResponse Creates or replaces a party
 	//
 	// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
-	// that name changes its settings. A body equal to the stored party writes nothing.
+	// that name changes its settings. A body equal to the stored party writes nothing. A queue of another party is refused with 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16165,7 +16168,7 @@ func (c *ClientWithResponses) GetPartyWithResponse(ctx context.Context, name Par
 // PutPartyWithBodyWithResponse Creates or replaces a party
 //
 // The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
-// that name changes its settings. A body equal to the stored party writes nothing.
+// that name changes its settings. A body equal to the stored party writes nothing. A queue of another party is refused with 409.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16181,7 +16184,7 @@ func (c *ClientWithResponses) PutPartyWithBodyWithResponse(ctx context.Context, 
 // PutPartyWithResponse Creates or replaces a party
 //
 // The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
-// that name changes its settings. A body equal to the stored party writes nothing.
+// that name changes its settings. A body equal to the stored party writes nothing. A queue of another party is refused with 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

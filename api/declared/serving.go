@@ -1,6 +1,7 @@
 package declared
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -83,10 +84,13 @@ func (w Writer) check(ctx context.Context, kd *kuscia.KusciaDeployment, former [
 	images map[string]kuscia.AppImageSpec) error {
 	domainOf := func(p kuscia.Party) string { return p.DomainID }
 	domains, known := distinct(kd.Spec.Parties, domainOf), distinct(former, domainOf)
-	found := make([]bool, len(domains))
+	found, unusable := make([]bool, len(domains)), make([]string, len(domains))
 	err := ForEach(len(domains), func(i int) (err error) {
 		if found[i] = slices.Contains(known, domains[i]); !found[i] && catalog.ValidParty(domains[i]) == nil {
 			_, found[i], err = w.Home.Queue(ctx, domains[i])
+		}
+		if failure.Is(err, failure.Refused) {
+			unusable[i], err = err.Error(), nil
 		}
 		return err
 	})
@@ -95,11 +99,11 @@ func (w Writer) check(ctx context.Context, kd *kuscia.KusciaDeployment, former [
 	}
 	var refusal Refusal
 	for i, domain := range domains {
-		if !found[i] {
+		if !found[i] || unusable[i] != "" {
 			party := slices.IndexFunc(kd.Spec.Parties, func(p kuscia.Party) bool { return p.DomainID == domain })
 			refusal = append(refusal, strictyaml.FieldError{Field: fmt.Sprintf("parties[%d].domainID", party),
-				Reason: fmt.Sprintf("domain %s is not known: create a Party object or a namespace of that name in "+
-					"the home cluster", domain)})
+				Reason: cmp.Or(unusable[i], fmt.Sprintf("domain %s is not known: create a Party object or a namespace "+
+					"of that name in the home cluster", domain))})
 		}
 	}
 	for _, p := range serving.Snapshot(kd, images).Check() {

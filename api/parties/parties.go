@@ -62,7 +62,7 @@ func (h *Handlers) partyPage(ctx context.Context, limit int, cursor string) (sta
 func withDefault(objects []v1alpha1.Party) []schema.PartyState {
 	states := make([]schema.PartyState, 0, len(objects)+1)
 	for i := range objects {
-		states = append(states, partyOf(&objects[i]))
+		states = append(states, partyOf(&objects[i], objects))
 	}
 	if !slices.ContainsFunc(states, func(s schema.PartyState) bool { return s.Name == catalog.DefaultParty }) {
 		states = append(states, builtInParty())
@@ -71,10 +71,15 @@ func withDefault(objects []v1alpha1.Party) []schema.PartyState {
 	return states
 }
 
-func partyOf(object *v1alpha1.Party) schema.PartyState {
-	return schema.PartyState{Name: object.Name, Queue: catalog.QueueOf(object.Name, object.Spec.Queue),
+// partyOf returns the state of a party, one of all.
+func partyOf(object *v1alpha1.Party, all []v1alpha1.Party) schema.PartyState {
+	state := schema.PartyState{Name: object.Name, Queue: catalog.QueueOf(object.Name, object.Spec.Queue),
 		Namespace: object.Spec.Namespace, Labels: object.Spec.Labels,
 		CreatedAt: answer.UTC(object.CreationTimestamp.Time)}
+	if other := party.QueueHolder(*object, all); other != "" {
+		state.Unusable = party.SharedQueue(state.Name, state.Queue, other)
+	}
+	return state
 }
 
 // builtInParty is the party "default" without a Party object.
@@ -130,7 +135,8 @@ func (h *Handlers) findParty(ctx context.Context, name string) (state schema.Par
 	}
 	object, err = h.Home.GetParty(ctx, name)
 	if err == nil {
-		return partyOf(object), object, nil
+		all, err := h.Home.ListParties(ctx)
+		return partyOf(object, all), object, err
 	}
 	if !failure.Is(err, failure.NotFound) {
 		return state, nil, err

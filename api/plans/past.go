@@ -212,6 +212,7 @@ func (h *Handlers) rolloutReports(ctx context.Context, task plan.Task) (reports 
 				one.Unknown = err.Error()
 			default:
 				one.Replicas, one.History = new(status.Replicas), withoutStart(status.History)
+				one.RefusalsDropped = status.RefusalsDropped
 			}
 			reports = append(reports, one)
 		}

@@ -333,6 +333,9 @@ type PartyState struct {
 	// ServedBy The party that serves it, if the party is only a namespace of the home cluster.
 	ServedBy string `json:"servedBy,omitempty"`
 
+	// Unusable Why releases for it are refused: an older party polls the same queue. Absent if it can be used.
+	Unusable string `json:"unusable,omitempty"`
+
 	// Workers The reachable workers.
 	Workers []PartyWorker `json:"workers"`
 }

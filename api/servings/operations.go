@@ -230,7 +230,7 @@ func (h *Handlers) queryOperation(ctx context.Context, release serving.Release, 
 	}
 	release.Message, release.WaitingFor = state.Message, state.WaitingFor
 	if state.History != nil {
-		release.History = state.History
+		release.History, release.RefusalsDropped = state.History, state.RefusalsDropped
 	}
 	return release
 }

@@ -137,7 +137,7 @@ func (r *servingReader) readQueue(ctx context.Context, domain string) error {
 	if known {
 		r.viewContext.Queues[domain] = queue
 	}
-	return err
+	return failure.Ignore(err, failure.Refused) // the younger of two parties with one queue is shown nevertheless
 }
 
 func (h *Handlers) writer() declared.Writer { return declared.Writer{Home: h.Home} }

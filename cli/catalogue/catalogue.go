@@ -3,6 +3,7 @@
 package catalogue
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -132,11 +133,19 @@ func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 		Note:   func(p client.PartyState) string { return p.Queue },
 		Titles: []string{"NAME", "REACHABLE", "LAST SEEN", "QUEUE", "NAMESPACE", "AGE"},
 		Row: func(p client.PartyState) []string {
-			return []string{p.Name, string(p.Reachable), a.AgeIfAny(p.LastSeenAt), p.Queue, p.Namespace,
-				a.AgeIfAny(p.CreatedAt)}
+			return []string{p.Name, cmp.Or(unusable(p), string(p.Reachable)), a.AgeIfAny(p.LastSeenAt), p.Queue,
+				p.Namespace, a.AgeIfAny(p.CreatedAt)}
 		},
 		Describe: func(_ string, p client.PartyState) error { return describeParty(a, p) },
 	}
+}
+
+// unusable is shown in the place of whether a party is reachable; "" if it can be used.
+func unusable(p client.PartyState) string {
+	if p.Unusable == "" {
+		return ""
+	}
+	return "Unusable"
 }
 
 func describeParty(a *app.App, p client.PartyState) error {
@@ -144,6 +153,9 @@ func describeParty(a *app.App, p client.PartyState) error {
 		party.Unknown: "may be reachable"}[p.Reachable]
 	a.Printf(a.Out, "party %s %s: %s\nworkers poll queue: %s\n", render.OneLine(p.Name), reachable,
 		render.OneLine(p.Reason), render.OneLine(p.Queue))
+	if p.Unusable != "" {
+		a.Printf(a.Out, "%s\n", render.OneLine(p.Unusable))
+	}
 	if p.Namespace != "" {
 		a.Printf(a.Out, "default namespace of workloads: %s\n", render.OneLine(p.Namespace))
 	}

@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/phrase"
 )
 
 // view shows a release (a task, rollout or serving) while it is watched.
@@ -219,11 +220,33 @@ func decision(d audit.Entry) string {
 	return text
 }
 
-// Footer returns the lines below the drawing of a release: the actors' requests, and the workflow.
-func Footer(title string, sent []audit.Entry, workflow *audit.WorkflowRef) []render.Line {
+// NewDecisions returns the requests of actors that have been added to a history since it was before. Its length doesn't
+// show that: once a history is full, it drops an entry for each new one.
+func NewDecisions(before, now []audit.Entry) []audit.Entry {
+	if len(before) == 0 {
+		return now
+	}
+	last := before[len(before)-1]
+	for i := len(now) - 1; i >= 0; i-- {
+		same := now[i].At.Equal(last.At) && now[i].Verb == last.Verb && now[i].Actor == last.Actor &&
+			now[i].Key == last.Key && now[i].Outcome == last.Outcome
+		if same || now[i].At.Before(last.At) {
+			return now[i+1:]
+		}
+	}
+	return now
+}
+
+// Footer returns the lines below the drawing of a release: the actors' requests, with the number of refused ones that
+// are no longer kept, and the workflow.
+func Footer(sent []audit.Entry, refusalsDropped int64, workflow *audit.WorkflowRef) []render.Line {
 	var lines []render.Line
 	if len(sent) > 0 {
-		lines = append(lines, render.Line{}, render.Line{{Text: title}})
+		lines = append(lines, render.Line{}, render.Line{{Text: "history"}})
+	}
+	if refusalsDropped > 0 {
+		lines = append(lines, render.Line{{Text: "  " + phrase.Count(int(refusalsDropped), "older refused command") +
+			" not kept"}})
 	}
 	for _, d := range sent {
 		lines = append(lines, render.Line{{Text: "  " + d.At.Local().Format(time.DateTime) + "  " + decision(d)}})

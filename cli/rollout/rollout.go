@@ -78,7 +78,7 @@ func newNoun(a *app.App) *rollouts {
 		},
 		Empty: "No rollouts found.",
 		Describe: func(_ string, s client.Rollout) error {
-			a.Draw(DrawAll(a.Drawing(), s, follow.Footer("history", s.History, s.Workflow)...))
+			a.Draw(DrawAll(a.Drawing(), s, follow.Footer(s.History, s.RefusalsDropped, s.Workflow)...))
 			return nil
 		},
 		Release: noun.Release[rollout.Status]{Flags: watchHelp, ExitCodes: exitCodes, Ended: ended, ExitCode: exitCodeOf,

@@ -132,7 +132,7 @@ The exit code is 0 if it reached the state, and otherwise:
 // Changes returns the differences between two states of a rollout, a line each, sorted by time.
 func Changes(before, now rollout.Status, look time.Time) []follow.Change {
 	var lines follow.Changes
-	lines.AddDecisions(now.History[min(len(before.History), len(now.History)):], look)
+	lines.AddDecisions(follow.NewDecisions(before.History, now.History), look)
 	addStepChanges(&lines, before, now)
 	if before.CanaryReplicas != now.CanaryReplicas || before.CanaryReadyReplicas != now.CanaryReadyReplicas {
 		lines.Add(look, "  pods: %s", podsText(now))

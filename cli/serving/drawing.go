@@ -20,7 +20,7 @@ func drawAll(d render.Drawing, v serving.View) []string {
 		lines = append(append(lines, render.Line{}), endpoints...)
 	}
 	if op := v.Operation; op != nil {
-		lines = append(lines, follow.Footer("history", decisions(v), op.Workflow)...)
+		lines = append(lines, follow.Footer(decisions(v), op.RefusalsDropped, op.Workflow)...)
 	}
 	return d.Render(lines, render.Unbounded)
 }

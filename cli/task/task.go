@@ -71,7 +71,7 @@ func newNoun(a *app.App) *tasks {
 		Empty:   "No tasks found.",
 		Prepare: func(ctx context.Context, api *client.Client) { names = ReadNames(ctx, api) },
 		Describe: func(_ string, t client.Task) error {
-			a.Draw(DrawAll(a.Drawing(), names.applyTo(t), follow.Footer("history", t.History, t.Workflow)...))
+			a.Draw(DrawAll(a.Drawing(), names.applyTo(t), follow.Footer(t.History, t.RefusalsDropped, t.Workflow)...))
 			return nil
 		},
 		Release: noun.Release[plan.Task]{Flags: WatchHelp, ExitCodes: WatchExitCodes, Ended: Ended, ExitCode: exitCodeOf,

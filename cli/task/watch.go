@@ -74,7 +74,7 @@ func Summary(t plan.Task) string {
 // state, it returns the whole progress. A change without a time gets the time of the read, look.
 func Changes(before, now plan.Task, look time.Time) []follow.Change {
 	var lines follow.Changes
-	lines.AddDecisions(now.History[min(len(before.History), len(now.History)):], look)
+	lines.AddDecisions(follow.NewDecisions(before.History, now.History), look)
 	waves := now.Waves()
 	for n, wave := range waves {
 		if !hasStarted(before, wave) && hasStarted(now, wave) {

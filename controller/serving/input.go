@@ -127,17 +127,19 @@ func (c *Controller) images(ctx context.Context, kd *kuscia.KusciaDeployment) (m
 	return images, nil
 }
 
-// targets returns parties of a serving with their queues; unknown describes the unknown ones.
+// targets returns parties of a serving with their queues; unknown describes those that are unknown or can't be used.
 func (c *Controller) targets(ctx context.Context, id string,
 	parties []kuscia.Party) (targets []serving.PartyTarget, unknown []string, err error) {
 	for _, party := range parties {
 		target, known, err := c.partyTarget(ctx, id, party)
-		if err != nil {
+		switch {
+		case failure.Is(err, failure.Refused):
+			unknown = append(unknown, err.Error())
+		case err != nil:
 			return nil, nil, err
-		}
-		if known {
+		case known:
 			targets = append(targets, target)
-		} else {
+		default:
 			unknown = append(unknown,
 				fmt.Sprintf("domain %s is neither a party nor a namespace of the home cluster: create one of the two",
 					party.DomainID))

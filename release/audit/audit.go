@@ -60,31 +60,35 @@ type Machine[C any] interface {
 	Finished() bool
 }
 
-// MaxEntries is the maximum number of entries in a log; maxKeys is the maximum number of keys that it remembers.
+// The limits of a log. Refused entries have a limit of their own, so that they never push out an accepted one.
 const (
-	MaxEntries = 100
-	maxKeys    = 2000
+	MaxAccepted = 100
+	MaxRefused  = 30
+	maxKeys     = 2000
 )
 
 // When a workflow continues as new, its log and the rest of its state go into one payload of at most 2 MiB. The log has
-// at most 400,000 bytes as JSON: 2,000 answers of 106 bytes with 60,000 bytes of messages, and 100 entries of 150 bytes
-// with 110,000 bytes of texts.
+// at most 400,000 bytes as JSON: 2,000 answers of 106 bytes with 40,000 bytes of messages, and 130 entries of 150 bytes
+// with 128,000 bytes of texts.
 const (
 	// maxAnswer is the maximum size of an answer's message. The messages of all answers together have at most
 	// maxAnswers; older ones are dropped.
 	maxAnswer  = 400
-	maxAnswers = 60_000
-	// maxTexts is the maximum size of the texts of all entries together. Above it, each text of older entries is
-	// truncated to maxOldText.
-	maxTexts   = 60_000
-	maxOldText = 100
+	maxAnswers = 40_000
+	// maxTexts is the maximum size of the texts of all accepted entries together, maxRefusedTexts that of refused ones.
+	// Above it, each text of older entries is truncated to maxOldText.
+	maxTexts        = 40_000
+	maxRefusedTexts = 10_000
+	maxOldText      = 100
 )
 
 // Log is the history of a release. The zero Log is empty. It survives continue-as-new, so fields may be added, but not
 // removed.
 type Log struct {
-	// Entries are the newest entries, oldest first.
+	// Entries are the newest accepted entries and the newest refused ones, oldest first.
 	Entries []Entry `json:"entries,omitempty"`
+	// RefusalsDropped is the number of refused entries that were dropped.
+	RefusalsDropped int64 `json:"refusalsDropped,omitempty"`
 	// Answers are the answers to commands that had a key.
 	Answers []Answer `json:"answers,omitempty"`
 	// Seq is the number of entries that were ever added.
@@ -178,21 +182,67 @@ func (l *Log) Append(e Entry) {
 	e.Actor, e.Via = cmp.Or(e.Actor, unknownActor), cmp.Or(e.Via, viaTemporal)
 	l.Seq++
 	e.Key = StoredKey(e.Key)
-	l.Entries = Newest(append(l.Entries, e), MaxEntries)
+	var dropped int64
+	l.Entries, dropped = Keep(append(l.Entries, e), MaxAccepted, MaxRefused)
+	l.RefusalsDropped += dropped
 	l.truncateOld()
+}
+
+// Keep returns the entries of a history that are kept within the limits, in their order, and how many refused ones are
+// dropped. The newest refused entries are kept. Of accepted ones, those that let the release go on are dropped last,
+// and its start only if nothing else is left to drop.
+func Keep(entries []Entry, accepted, refused int) (kept []Entry, refusalsDropped int64) {
+	kept = slices.Clone(entries)
+	refusals := 0
+	for _, e := range kept {
+		if e.isRefused() {
+			refusals++
+		}
+	}
+	for ; refusals > refused; refusals-- {
+		i := slices.IndexFunc(kept, Entry.isRefused)
+		kept = slices.Delete(kept, i, i+1)
+		refusalsDropped++
+	}
+	for len(kept)-refusals > accepted {
+		i := leastNeeded(kept)
+		kept = slices.Delete(kept, i, i+1)
+	}
+	return kept, refusalsDropped
+}
+
+func (e Entry) isRefused() bool { return e.Outcome == Refused }
+
+// The verbs of the entries that say who started a release, and who let it go on.
+var (
+	starting = []Verb{"start", "undo"}
+	lasting  = append([]Verb{"approve", "promote"}, starting...)
+)
+
+// leastNeeded returns the index of the accepted entry that is dropped first. That is never the newest entry: its sender
+// looks for it.
+func leastNeeded(entries []Entry) int {
+	older := entries[:len(entries)-1]
+	for _, spared := range [][]Verb{lasting, starting} {
+		i := slices.IndexFunc(older, func(e Entry) bool { return !e.isRefused() && !slices.Contains(spared, e.Verb) })
+		if i >= 0 {
+			return i
+		}
+	}
+	return slices.IndexFunc(entries, func(e Entry) bool { return !e.isRefused() })
 }
 
 // truncateOld truncates the texts of older entries if all together are too large. It does not modify slices that were
 // returned before.
 func (l *Log) truncateOld() {
-	sum, copied := 0, false
+	left, copied := map[bool]int{false: maxTexts, true: maxRefusedTexts}, false
 	for i := len(l.Entries) - 1; i >= 0; i-- {
-		old := l.Entries[i]
+		old, sum := l.Entries[i], 0
 		texts := []*string{&old.Actor, &old.Via, &old.Party, &old.Reason, &old.Message}
 		for _, text := range texts {
 			sum += jsonSize(*text)
 		}
-		if sum += jsonSize(old.Key); sum <= maxTexts {
+		if left[old.isRefused()] -= sum + jsonSize(old.Key); left[old.isRefused()] >= 0 {
 			continue
 		}
 		for _, text := range texts {

@@ -88,12 +88,21 @@ func TestLog_SizeIsBounded_ForAnyTexts(t *testing.T) {
 				take(&log, command{Verb: "rollback", Actor: text[:600], Via: text[:90], Key: fmt.Sprint(text[:600], i),
 					Reason: text}, text)
 			}
-			require.Len(t, log.Entries, audit.MaxEntries)
+			require.Len(t, log.Entries, 1+audit.MaxRefused)
+			require.Equal(t, int64(1990-audit.MaxRefused), log.RefusalsDropped)
 			require.Equal(t, int64(1991), log.Seq, "dropped entries are still counted")
+			for i := range audit.MaxAccepted + 10 {
+				e := audit.Entry{At: time.Now(), Verb: "rollback", Actor: text[:600], Via: text[:90],
+					Key: fmt.Sprint(text[:600], i), Reason: text, Outcome: audit.Accepted, Message: text}
+				log.Append(e)
+				e.Outcome = audit.Refused
+				log.Append(e)
+			}
+			require.Len(t, log.Entries, audit.MaxAccepted+audit.MaxRefused)
 			outcome, message := take(&log, command{Verb: "rollback", Key: "first"}, "")
 			require.Equal(t, audit.Accepted, outcome)
 			require.Equal(t, "rollback was done; its message is no longer stored", message)
-			require.Equal(t, int64(1991), log.Seq, "the first key is still known: no entry is added")
+			require.Equal(t, int64(1991+2*(audit.MaxAccepted+10)), log.Seq, "the first key is still known: no entry is added")
 			raw, err := json.Marshal(log)
 			require.NoError(t, err)
 			require.Less(t, len(raw), 400_000)
@@ -109,12 +118,12 @@ func TestLog_TruncatesOldestTexts_WhenTooLarge(t *testing.T) {
 	t.Parallel()
 	var usual, large audit.Log
 	short, long := strings.Repeat("s", 300), strings.Repeat("長", 2000)
-	for range audit.MaxEntries {
+	for range audit.MaxAccepted {
 		take(&usual, command{Verb: "pause", Reason: short}, "")
 		take(&large, command{Verb: "pause", Reason: long}, "")
 	}
 	require.Equal(t, short, usual.Entries[0].Reason, "100 reasons of 300 characters are not truncated")
-	require.Equal(t, long, large.Entries[audit.MaxEntries-1].Reason, "the newest is not truncated")
+	require.Equal(t, long, large.Entries[audit.MaxAccepted-1].Reason, "the newest is not truncated")
 	require.Equal(t, strings.Repeat("長", 32)+"…", large.Entries[0].Reason,
 		"an old one is truncated between two characters")
 
@@ -145,4 +154,57 @@ func TestLog_RepeatsOldRefusal_WithoutItsReason(t *testing.T) {
 	outcome, message := take(&log, command{Verb: "resume", Key: "first"}, "")
 	require.Equal(t, audit.Refused, outcome)
 	require.Equal(t, "resume was refused; the reason is no longer stored: use a new key to try again", message)
+}
+
+// Refused commands, which any client can send in any number, push out no accepted one, and truncate none of its texts.
+func TestLog_KeepsAcceptedEntries_WhenFlooded(t *testing.T) {
+	t.Parallel()
+	var log audit.Log
+	reason := strings.Repeat("r", 300)
+	take(&log, command{Verb: "start", Actor: "ann"}, "")
+	take(&log, command{Verb: "approve", Actor: "cfo", Reason: reason}, "")
+	flood := strings.Repeat("長", 2000)
+	for i := range 125 {
+		take(&log, command{Verb: "jump", Actor: "mallory", Reason: fmt.Sprint(i, flood)}, "there is no such step")
+	}
+	require.Equal(t, []audit.Verb{"start", "approve"}, []audit.Verb{log.Entries[0].Verb, log.Entries[1].Verb})
+	require.Equal(t, reason, log.Entries[1].Reason)
+	require.Len(t, log.Entries, 2+audit.MaxRefused)
+	require.Equal(t, int64(125-audit.MaxRefused), log.RefusalsDropped)
+	require.Equal(t, int64(127), log.Seq)
+	require.True(t, strings.HasPrefix(log.Entries[1+audit.MaxRefused].Reason, "124"), "the newest refusal is kept")
+	take(&log, command{Verb: "pause"}, "")
+	require.Equal(t, audit.Verb("pause"), log.Entries[2+audit.MaxRefused].Verb, "the order stays that of time")
+	raw, err := json.Marshal(log)
+	require.NoError(t, err)
+	var again audit.Log
+	require.NoError(t, json.Unmarshal(raw, &again))
+	require.Equal(t, log.RefusalsDropped, again.RefusalsDropped, "the count continues as new")
+}
+
+// If accepted entries alone are too many, the start and the approvals are dropped last.
+func TestLog_DropsApprovalsLast_WhenFullOfAcceptedEntries(t *testing.T) {
+	t.Parallel()
+	var log audit.Log
+	verbs := func() map[audit.Verb]int {
+		count := map[audit.Verb]int{}
+		for _, e := range log.Entries {
+			count[e.Verb]++
+		}
+		return count
+	}
+	take(&log, command{Verb: "start"}, "")
+	for range 60 {
+		take(&log, command{Verb: "approve"}, "")
+	}
+	for range 300 {
+		take(&log, command{Verb: "pause"}, "")
+	}
+	require.Equal(t, map[audit.Verb]int{"start": 1, "approve": 60, "pause": 39}, verbs())
+	for range 300 {
+		take(&log, command{Verb: "approve"}, "")
+	}
+	require.Equal(t, map[audit.Verb]int{"start": 1, "approve": 99}, verbs())
+	take(&log, command{Verb: "pause"}, "")
+	require.Equal(t, map[audit.Verb]int{"start": 1, "approve": 98, "pause": 1}, verbs(), "the newest entry is kept")
 }

@@ -32,6 +32,8 @@ type RolloutReport struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	// History is the history of commands on the rollout, oldest first.
 	History []audit.Entry `json:"history,omitempty"`
+	// RefusalsDropped is the number of refused commands that History no longer has.
+	RefusalsDropped int64 `json:"refusalsDropped,omitempty"`
 	// Unknown explains why the decisions on it are not known; "" if History is complete.
 	Unknown string `json:"unknown,omitempty"`
 }

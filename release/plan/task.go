@@ -74,6 +74,8 @@ type Task struct {
 	Services   []ServiceStatus `json:"services"`
 	// History is the history of commands, oldest first.
 	History []audit.Entry `json:"history,omitempty"`
+	// RefusalsDropped is the number of refused commands that History no longer has.
+	RefusalsDropped int64 `json:"refusalsDropped,omitempty"`
 	// Interruptions are the times in which a system failure interrupted the task, with the reasons, oldest first.
 	Interruptions []Interruption     `json:"interruptions,omitempty"`
 	Workflow      *audit.WorkflowRef `json:"workflow,omitempty"`

@@ -146,6 +146,8 @@ type Status struct {
 	WaitingFor           *WaitingFor        `json:"waitingFor,omitempty"`
 	History              []audit.Entry      `json:"history"`
 	Workflow             *audit.WorkflowRef `json:"workflow,omitempty"`
+	// RefusalsDropped is the number of refused commands that History no longer has.
+	RefusalsDropped int64 `json:"refusalsDropped,omitempty"`
 	// Paused is true if a user or the Rollout object has paused it: nothing new begins until a resume.
 	Paused bool `json:"paused,omitempty"`
 	// Frozen is true if it ended with its split left in place.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/phrase"
 )
@@ -26,12 +25,15 @@ type Outcome struct {
 	// commands of users.
 	WaitingFor *kuscia.WaitingFor
 	History    []kuscia.AuditEntry
+	// RefusalsDropped is the number of refused commands that History no longer has.
+	RefusalsDropped int64
 }
 
 // Outcome returns the current state of the operation.
 func (m *Machine) Outcome() Outcome {
 	o := Outcome{Version: m.in.TargetDigest, Reason: m.s.Reason, Message: m.s.Message, WaitingFor: m.WaitingFor(),
-		History: audit.Newest(m.History(), maxShownHistory), Failures: map[int]string{}, Complete: map[int]time.Time{}}
+		Failures: map[int]string{}, Complete: map[int]time.Time{}}
+	o.History, o.RefusalsDropped = m.shownHistory()
 	if m.s.Reason == ReasonUpdateRolledBack {
 		o.Version = m.in.PreviousDigest
 	}
@@ -80,7 +82,8 @@ func (m *Machine) unreachableParty() (reason, message string) {
 func (m *Machine) Changed(former Outcome) bool {
 	now := m.Outcome()
 	return now.Version != former.Version || now.Reason != former.Reason || now.Message != former.Message ||
-		!maps.Equal(now.Failures, former.Failures) || !slices.Equal(now.History, former.History)
+		!maps.Equal(now.Failures, former.Failures) || !slices.Equal(now.History, former.History) ||
+		now.RefusalsDropped != former.RefusalsDropped
 }
 
 // Message describes in one sentence what the operation does now, and why it does not proceed.

@@ -48,7 +48,11 @@ func (c Command) entry(now time.Time) audit.Entry {
 		Reason: c.Reason, Key: c.Key}
 }
 
-const maxShownHistory = 20
+// The limits of the history in a status.
+const (
+	maxShownAccepted = 20
+	maxShownRefused  = 10
+)
 
 // Command executes a verb and records it in the history, including refused ones. A refusal changes nothing; its text
 // says what to do instead.
@@ -173,9 +177,17 @@ func actorText(c Command) string {
 }
 
 // History returns the commands of users, oldest first, as a KusciaDeployment shows them.
-func (m *Machine) History() []kuscia.AuditEntry {
+func (m *Machine) History() []kuscia.AuditEntry { return auditEntries(m.s.Log.Entries) }
+
+// shownHistory returns the history as a status shows it, and how many refused commands it doesn't have.
+func (m *Machine) shownHistory() (shown []kuscia.AuditEntry, refusalsDropped int64) {
+	kept, dropped := audit.Keep(m.s.Log.Entries, maxShownAccepted, maxShownRefused)
+	return auditEntries(kept), m.s.Log.RefusalsDropped + dropped
+}
+
+func auditEntries(entries []audit.Entry) []kuscia.AuditEntry {
 	var shown []kuscia.AuditEntry
-	for _, e := range m.s.Log.Entries {
+	for _, e := range entries {
 		shown = append(shown, kuscia.AuditEntry{At: metav1.NewTime(e.At), Actor: e.Actor, Via: e.Via,
 			Verb: string(e.Verb), Party: e.Party,
 			Reason: e.Reason, Key: e.Key, Outcome: string(e.Outcome), Message: e.Message})

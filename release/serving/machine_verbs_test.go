@@ -292,10 +292,24 @@ func TestOutcome_KeepsNewestHistory(t *testing.T) {
 	for i := range 150 {
 		send(m, serving.Command{Verb: serving.VerbResume, Reason: fmt.Sprint(i)})
 	}
-	require.Len(t, m.History(), 100)
-	shown := m.Outcome().History
-	require.Len(t, shown, 20)
-	require.Equal(t, "149", shown[19].Reason)
+	require.Len(t, m.History(), 30)
+	now := m.Outcome()
+	require.Len(t, now.History, 10)
+	require.Equal(t, "149", now.History[9].Reason)
+	require.Equal(t, int64(140), now.RefusalsDropped)
+}
+
+func TestOutcome_KeepsAcceptedCommands_WhenFlooded(t *testing.T) {
+	t.Parallel()
+	m := halfApplied()
+	send(m, serving.Command{Verb: serving.VerbPause, Actor: "ann"})
+	for range 150 {
+		send(m, serving.Command{Verb: serving.VerbPause, Actor: "mallory"})
+	}
+	require.Equal(t, "ann", m.Outcome().History[0].Actor)
+	end := m.Ending(noon)
+	require.Equal(t, "ann", end.History[0].Actor)
+	require.Equal(t, int64(120), end.RefusalsDropped)
 }
 
 func TestWaitingFor_IsNil_WhenSuperseded(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
@@ -65,13 +66,14 @@ func TestEnding_KeepsNewestHistory(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	m := NewMachine(Input{ID: "s1", Kind: KindDelete, Parties: []PartyTarget{{Domain: "alice"}}}, at)
-	for range maxRecorded {
+	for range audit.MaxRefused {
 		m.Command(Command{Verb: VerbStop, Actor: "ann"}, at)
 	}
 	m.Command(Command{Verb: VerbStop, Actor: "bea"}, at)
 	end := m.Ending(at)
-	require.Len(t, end.History, maxRecorded, "they are transferred in one event")
-	require.Equal(t, "bea", end.History[maxRecorded-1].Actor)
+	require.Len(t, end.History, audit.MaxRefused, "they are transferred in one event")
+	require.Equal(t, "bea", end.History[audit.MaxRefused-1].Actor)
+	require.Equal(t, int64(1), end.RefusalsDropped)
 }
 
 func TestReleaseRequest_Release(t *testing.T) {

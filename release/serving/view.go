@@ -76,7 +76,9 @@ type OperationView struct {
 	// newest are kept.
 	WaitingFor *kuscia.WaitingFor  `json:"waitingFor,omitempty"`
 	History    []kuscia.AuditEntry `json:"history,omitempty"`
-	Workflow   *audit.WorkflowRef  `json:"workflow,omitempty"`
+	// RefusalsDropped is the number of refused commands that History no longer has.
+	RefusalsDropped int64              `json:"refusalsDropped,omitempty"`
+	Workflow        *audit.WorkflowRef `json:"workflow,omitempty"`
 }
 
 // DisplayedPending is how PhasePending, which is stored as "", is shown to users.
@@ -204,7 +206,8 @@ func showOperation(op *kuscia.Operation) *OperationView {
 		return nil
 	}
 	view := &OperationView{Kind: op.Kind, Generation: op.Generation, Done: op.Done, Reason: op.Reason,
-		Message: op.Message, StartedAt: utcTime(op.StartedAt), WaitingFor: op.WaitingFor, History: op.History}
+		Message: op.Message, StartedAt: utcTime(op.StartedAt), WaitingFor: op.WaitingFor, History: op.History,
+		RefusalsDropped: op.RefusalsDropped}
 	if op.WorkflowID != "" {
 		view.Workflow = &audit.WorkflowRef{ID: op.WorkflowID, RunID: op.RunID}
 	}
@@ -235,10 +238,6 @@ const (
 	// StateSuperseded: the operation gave way to a newer one, which continued from the current state of the parties.
 	StateSuperseded ReleaseState = "Superseded"
 )
-
-// maxRecorded is the maximum number of commands in a record: they are transferred in one event, which Temporal limits
-// to 2 MiB.
-const maxRecorded = 100
 
 // ReleaseRequest is the snapshot in an operation's record: the workflow run that began it, and its input.
 type ReleaseRequest struct {
@@ -274,14 +273,16 @@ type Ending struct {
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message"`
 	At      time.Time    `json:"at"`
-	// History lists the commands of users, oldest first; only the newest are kept.
-	History []kuscia.AuditEntry `json:"history,omitempty"`
+	// History lists the commands of users, oldest first; only the newest are kept. RefusalsDropped is the number of
+	// refused ones that it no longer has.
+	History         []kuscia.AuditEntry `json:"history,omitempty"`
+	RefusalsDropped int64               `json:"refusalsDropped,omitempty"`
 }
 
 // Ending returns how the operation ended, at that time.
 func (m *Machine) Ending(now time.Time) Ending {
 	end := Ending{State: StateFailed, Reason: m.s.Reason, Message: m.Message(), At: now.UTC(),
-		History: audit.Newest(m.History(), maxRecorded)}
+		History: m.History(), RefusalsDropped: m.s.Log.RefusalsDropped}
 	switch {
 	case m.Superseded():
 		end.State, end.Reason = StateSuperseded, ""
@@ -314,8 +315,10 @@ type Release struct {
 	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
 	WaitingFor *kuscia.WaitingFor `json:"waitingFor,omitempty"`
 	// History lists the commands of users, oldest first; only the newest are kept.
-	History  []kuscia.AuditEntry `json:"history"`
-	Workflow *audit.WorkflowRef  `json:"workflow,omitempty"`
+	History []kuscia.AuditEntry `json:"history"`
+	// RefusalsDropped is the number of refused commands that History no longer has.
+	RefusalsDropped int64              `json:"refusalsDropped,omitempty"`
+	Workflow        *audit.WorkflowRef `json:"workflow,omitempty"`
 	// Record is the name of its ReleaseRecord.
 	Record string `json:"record"`
 }
@@ -356,11 +359,13 @@ func (a ReleaseRequest) Release() Release {
 func (r Release) Ended(end Ending) Release {
 	r.State, r.Reason, r.Message, r.FinishedAt, r.WaitingFor = end.State, end.Reason, end.Message, &end.At, nil
 	if end.History != nil {
-		r.History = end.History
+		r.History, r.RefusalsDropped = end.History, end.RefusalsDropped
 	}
 	return r
 }
 
 // Includes reports whether a finished release contains everything of an ending. The first ending is kept, unless a
 // command was received just before the workflow closed.
-func (r Release) Includes(end Ending) bool { return len(end.History) <= len(r.History) }
+func (r Release) Includes(end Ending) bool {
+	return int64(len(end.History))+end.RefusalsDropped <= int64(len(r.History))+r.RefusalsDropped
+}

@@ -117,13 +117,14 @@ func testApproverRole(t *testing.T, g *harness.Guard) {
 	c := newCommandedRollout(t, g)
 	c.stack.Grant(t, "approver.yaml", c.namespace)
 	user := harness.RandomName("approver")
-	admin := func(args ...string) {
+	kubectl := func(args ...string) (string, error) {
 		out, err := exec.Command(c.stack.Binary("kubectl"),
-			append(args, "--kubeconfig", c.stack.Kubeconfig)...).CombinedOutput()
-		require.NoError(t, err, "%s", out)
+			append(args, "-n", c.namespace, "--kubeconfig", c.stack.Kubeconfig)...).CombinedOutput()
+		return string(out), err
 	}
-	admin("-n", c.namespace, "create", "rolebinding", "approvers", "--clusterrole",
+	out, err := kubectl("create", "rolebinding", "approvers", "--clusterrole",
 		"slipway-rollout-approver-"+c.namespace, "--user", user)
+	require.NoError(t, err, out)
 	config := rest.CopyConfig(c.stack.REST)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	approver := c.as(config)
@@ -135,9 +136,14 @@ func testApproverRole(t *testing.T, g *harness.Guard) {
 	require.Eventually(t, func() bool {
 		return patch(approval, "status") == nil
 	}, harness.Patience, harness.Tick, "an approval")
+	c.resetToPaused()
+	out, err = kubectl("patch", "rollout", "web", "--subresource", "status", "--type", "merge", "-p", approval,
+		"--as", user)
+	require.NoError(t, err, "the command of deploy/rbac/approver.yaml: %s", out)
 	o, err := approver.Get(context.Background(), "web", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, user, valueAt(o, "/status/slipway/by"))
+	require.Equal(t, "StepReady", valueAt(o, "/status/canaryStatus/currentStepState"))
 	_, err = approver.List(context.Background(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.ErrorContains(t, patch(`{"spec":{"disabled":true}}`), "forbidden", "no change of the Rollout")

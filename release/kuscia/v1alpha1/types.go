@@ -203,6 +203,8 @@ type Operation struct {
 	WaitingFor *WaitingFor `json:"waitingFor,omitempty"`
 	// History lists the commands that users have sent, oldest first; only the newest are kept.
 	History []AuditEntry `json:"history,omitempty"`
+	// RefusalsDropped is the number of refused commands that History no longer has.
+	RefusalsDropped int64 `json:"refusalsDropped,omitempty"`
 	// Former is the operation that was running when this one started; it is asked to give way.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object

@@ -97,10 +97,14 @@ func (m *Machine) usesRoute(object string) bool {
 	})
 }
 
+// Restorations returns how often the release has reverted a change by another client.
+func (m *Machine) Restorations() int { return m.s.Restorations }
+
 // countRestore logs that a change by another client is reverted. If that happens more than rollout.MaxRestores times at
 // one step, it holds the rollout instead and returns false.
 func (m *Machine) countRestore(o rollout.Observed, pods bool, now time.Time) bool {
 	m.s.RestoreCount++
+	m.s.Restorations++
 	by := cmp.Or(o.By, "unknown")
 	m.note(rollout.Command{Verb: VerbRestored, Actor: by, Via: "kubernetes"}, audit.Accepted, o.Message+": restored",
 		now)

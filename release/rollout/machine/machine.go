@@ -119,7 +119,7 @@ func (m *Machine) State() State { return m.s }
 // Status returns the current status of the rollout, with its history.
 func (m *Machine) Status() rollout.Status {
 	s := m.s.Status
-	s.History = m.s.Log.Entries
+	s.History, s.RefusalsDropped = m.s.Log.Entries, m.s.Log.RefusalsDropped
 	return s
 }
 

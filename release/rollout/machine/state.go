@@ -117,6 +117,8 @@ type driftState struct {
 	RouteRestore *routeRestore `json:"routesBack,omitempty"`
 	// RestoreCount is how often a change by another client was reverted since the step was entered.
 	RestoreCount int `json:"disturbed,omitempty"`
+	// Restorations is how often that was the case since the release began.
+	Restorations int `json:"restorations,omitempty"`
 	// OverwriteDrift lets the next write replace what another client has edited (verb retry after drift).
 	OverwriteDrift bool `json:"putBack,omitempty"`
 	// DriftOnPods is true if the workload itself was edited. OverwriteDrift then stays set until its pods are restored;
