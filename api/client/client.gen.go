@@ -2077,7 +2077,7 @@ type ClientInterface interface {
 
 	// PutPlanWithBody Creates or replaces a plan
 	//
-	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+	// The body is the whole plan. A malformed plan is refused with all errors at once, up to a hundred. Services that are not in the catalogue yet only cause
 	// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 	//
 	// Takes any type of body and a specified content type.
@@ -2087,7 +2087,7 @@ type ClientInterface interface {
 
 	// PutPlan Creates or replaces a plan
 	//
-	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+	// The body is the whole plan. A malformed plan is refused with all errors at once, up to a hundred. Services that are not in the catalogue yet only cause
 	// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 	//
 	// Takes a body of the `application/json` content type.
@@ -3128,7 +3128,7 @@ func (c *Client) GetPlan(ctx context.Context, name PlanName, reqEditors ...Reque
 
 // PutPlanWithBody Creates or replaces a plan
 //
-// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+// The body is the whole plan. A malformed plan is refused with all errors at once, up to a hundred. Services that are not in the catalogue yet only cause
 // warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 //
 // Takes any type of body and a specified content type.
@@ -3148,7 +3148,7 @@ func (c *Client) PutPlanWithBody(ctx context.Context, name PlanName, contentType
 
 // PutPlan Creates or replaces a plan
 //
-// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+// The body is the whole plan. A malformed plan is refused with all errors at once, up to a hundred. Services that are not in the catalogue yet only cause
 // warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 //
 // Takes a body of the `application/json` content type.
@@ -9046,7 +9046,7 @@ type ClientWithResponsesInterface interface {
 
 	// PutPlanWithBodyWithResponse Creates or replaces a plan
 	//
-	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+	// The body is the whole plan. A malformed plan is refused with all errors at once, up to a hundred. Services that are not in the catalogue yet only cause
 	// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -9056,7 +9056,7 @@ type ClientWithResponsesInterface interface {
 
 	// PutPlanWithResponse Creates or replaces a plan
 	//
-	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+	// The body is the whole plan. A malformed plan is refused with all errors at once, up to a hundred. Services that are not in the catalogue yet only cause
 	// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -16278,7 +16278,7 @@ func (c *ClientWithResponses) GetPlanWithResponse(ctx context.Context, name Plan
 
 // PutPlanWithBodyWithResponse Creates or replaces a plan
 //
-// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+// The body is the whole plan. A malformed plan is refused with all errors at once, up to a hundred. Services that are not in the catalogue yet only cause
 // warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -16294,7 +16294,7 @@ func (c *ClientWithResponses) PutPlanWithBodyWithResponse(ctx context.Context, n
 
 // PutPlanWithResponse Creates or replaces a plan
 //
-// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+// The body is the whole plan. A malformed plan is refused with all errors at once, up to a hundred. Services that are not in the catalogue yet only cause
 // warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
