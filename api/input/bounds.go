@@ -8,8 +8,8 @@ import (
 	"slipway.io/slipway/api/problem"
 )
 
-// A large body has at least largeBody bytes; a plan of 100 items is not large. At most maxDecoding of them are decoded at
-// once in this process, since each may take tens of MiB meanwhile. They and those that wait have at most maxWaiting
+// A large body has at least largeBody bytes; a plan of 100 items is not large. At most maxDecoding of them are decoded
+// at once in this process, since each may take tens of MiB meanwhile. They and those that wait have at most maxWaiting
 // bytes.
 const (
 	largeBody   = 64 << 10

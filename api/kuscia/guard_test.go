@@ -255,7 +255,8 @@ func TestLimitCalls_RefusesCall_WhenTooManyOpen(t *testing.T) {
 	err := begin(t.Context())
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "one call too many")
 	end()
-	require.Eventually(t, func() bool { return begin(t.Context()) == nil }, 10*time.Second, time.Millisecond, "a call is admitted after another one has ended")
+	require.Eventually(t, func() bool { return begin(t.Context()) == nil }, 10*time.Second, time.Millisecond,
+		"a call is admitted after another one has ended")
 }
 
 // hang begins a call that never sends its message, and returns the code that the server ends it with.

@@ -101,8 +101,8 @@ func readText(d *jsontext.Decoder, text *string) error {
 	return err
 }
 
-// NewDecoder returns a decoder of JSON in memory. The values that it reads are parts of the JSON, not copies. Of members
-// with the same name the last one counts.
+// NewDecoder returns a decoder of JSON in memory. The values that it reads are parts of the JSON, not copies. Of
+// members with the same name the last one counts.
 func NewDecoder(raw []byte) *jsontext.Decoder {
 	return jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }

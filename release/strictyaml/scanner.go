@@ -191,7 +191,7 @@ func (s *scanner) unroll(column int) {
 // plain reads a scalar without quotes, and the blanks after it.
 func (s *scanner) plain() {
 	broken, first := false, true
-	for !(s.column == 0 && s.atMarker()) && s.peek(0) != '#' {
+	for (s.column != 0 || !s.atMarker()) && s.peek(0) != '#' {
 		for !s.blank(0) && (first || !s.endsPlain()) {
 			s.advance()
 			first, broken = false, false

@@ -97,7 +97,7 @@ func TestVariables_TakeEffect(t *testing.T) {
 		"TEMPORAL_NAMESPACE": "shop", "TEMPORAL_RETENTION_DAYS": "77",
 		"SLIPWAY_API_TOKEN_FILE": "/home/me/token-of-the-api", "SLIPWAY_ALLOWED_HOSTS": "slipway.example",
 		"SLIPWAY_TRUSTED_PROXIES": "10.9.8.0/24",
-		"TEMPORAL_LOG_LEVEL": "error", "GOPROXY": "https://modules.example",
+		"TEMPORAL_LOG_LEVEL":      "error", "GOPROXY": "https://modules.example",
 	}
 	text := ""
 	for _, files := range setups {
