@@ -184,7 +184,9 @@ func templateMetadata(raw []byte) (any, error) {
 		}
 		return err
 	})
-	out["others"] = digest.Of(string(others))
+	if len(others) > 0 {
+		out["others"] = digest.Of(string(others))
+	}
 	return out, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admission "k8s.io/api/admission/v1"
 
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/workload"
@@ -84,7 +85,12 @@ func TestReview_DecidesAsOnWholeObjects(t *testing.T) {
 			request["resource"] = map[string]any{"group": kind[0], "resource": v1beta1.Resource.Resource}
 			want = DecideStatus(old, edited, "anna")
 		} else {
-			want = k.Decide(Edit{Old: old, New: edited, User: "anna", Rollouts: []v1beta1.Rollout{named}})
+			e := Edit{Old: old, New: edited, User: "anna"}
+			_, was := jsonpatch.At(old, jsonpatch.Label(gate.Label))
+			if _, is := jsonpatch.At(edited, jsonpatch.Label(gate.Label)); !was && !is {
+				e.Rollouts = []v1beta1.Rollout{named} // a label says as much
+			}
+			want = k.Decide(e)
 		}
 		answer, err := Reviewer{Engine: func(string, string) bool { return false },
 			Rollouts: func(string) ([]v1beta1.Rollout, error) { return []v1beta1.Rollout{named}, nil }}.Review(

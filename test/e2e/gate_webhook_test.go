@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +13,9 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"slipway.io/slipway/api/webhook"
 	cliguard "slipway.io/slipway/cli/guard"
@@ -76,6 +80,10 @@ func TestLongGateWebhook_HoldsTemplateChange(t *testing.T) {
 			t.Parallel()
 			testPasses(t, newGated(t, e, harness.Deployment))
 		})
+		t.Run("Large", func(t *testing.T) {
+			t.Parallel()
+			testLarge(t, newGated(t, e, harness.Deployment))
+		})
 	})
 	c := commandedRollout{t: t, stack: e.Stack, namespace: e.Apps}
 	w := describeGated(t, e, harness.Deployment)
@@ -100,6 +108,30 @@ func TestLongGateWebhook_HoldsTemplateChange(t *testing.T) {
 		"and a workload without a Rollout is created and edited as usual")
 	_, err = c.patch(anna, approval)
 	require.Error(t, err, "a command whose sender is unknown is refused")
+}
+
+// testLarge edits a workload of nearly the size that the API server stores at most: it is held as usual. With padding
+// that takes six times the bytes in a review, the edit is refused.
+func testLarge(t *testing.T, w *gated) {
+	patch := func(value, version string) (*unstructured.Unstructured, error) {
+		client, err := dynamic.NewForConfig(w.Impersonate(anna))
+		require.NoError(t, err)
+		return client.Resource(w.kind.GVR).Namespace(w.Apps).Patch(context.Background(), w.name, types.JSONPatchType,
+			fmt.Appendf(nil, `[{"op":"add","path":"/spec/template/spec/containers/0/env","value":[{"name":"A","value":"%s"}]},`+
+				`{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"registry.test/%s:%s"}]`, value,
+				w.name, version), metav1.PatchOptions{})
+	}
+	const size = 1_450_000
+	for _, version := range []string{"v2", "v3"} { // at the second edit, the object is as large before
+		o, err := patch(strings.Repeat("x", size), version)
+		require.NoError(t, err)
+		w.requireHeld(o, heldValues[w.kind].original, anna, "the largest object is held")
+	}
+	before := w.Object(w.kind, w.name)
+	_, err := patch(strings.Repeat("<", size), "v4")
+	require.ErrorContains(t, err, "can't be held by its Rollout: the review has more than 8 MiB of JSON")
+	require.Equal(t, before.GetGeneration(), w.Object(w.kind, w.name).GetGeneration())
+	w.requireOldPods(harness.SubjectSize)
 }
 
 // The setting and the cluster's features decide whether the engine registers the webhook with the API server.
