@@ -154,8 +154,8 @@ func lowerGCPercent() {
 	}
 }
 
-// memoryShare is the share of a container's memory limit, in percent, from which on garbage is collected whenever memory
-// is needed: garbage never ends a process whose live memory fits.
+// memoryShare is the share of a container's memory limit, in percent, from which on garbage is collected whenever
+// memory is needed: garbage never ends a process whose live memory fits.
 const memoryShare = 85
 
 // limitMemory sets the limit for the runtime from the file with the memory limit of the container (cgroup v2), unless

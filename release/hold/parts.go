@@ -190,7 +190,8 @@ func templateMetadata(raw []byte) (any, error) {
 	return out, err
 }
 
-// membersBut returns the members of an object in canonical JSON, without one of them; nothing if the value is no object.
+// membersBut returns the members of an object in canonical JSON, without one of them; nothing if the value is no
+// object.
 func membersBut(one string, object jsontext.Value) (counted []byte, err error) {
 	if object.Kind() != '{' {
 		return nil, nil
