@@ -71,7 +71,7 @@ func TestReview_DecidesAsOnWholeObjects(t *testing.T) {
 	named.Name = "web"
 	r := rand.New(rand.NewPCG(1, 2))
 	changes := 0
-	for i := range 20_000 {
+	for i := range 4_000 {
 		kind := [][2]string{{"apps", "Deployment"}, {"apps", "StatefulSet"}, {"apps.kruise.io", "CloneSet"},
 			{"apps", "DaemonSet"}, {v1beta1.GroupVersion.Group, v1beta1.Kind}}[i%5]
 		k := Kind(workload.Of(kind[0], kind[1]))
@@ -107,7 +107,7 @@ func TestReview_DecidesAsOnWholeObjects(t *testing.T) {
 		require.JSONEq(t, string(jsonpatch.Encode(want)), string(got.Response.Patch), "%s to %s",
 			jsonpatch.Encode(old), jsonpatch.Encode(edited))
 	}
-	require.Greater(t, changes, 5000, "the cases include many that are held")
+	require.Greater(t, changes, 500, "the cases include many that are held")
 }
 
 // A review that isn't read to its end is answered from its beginning.
