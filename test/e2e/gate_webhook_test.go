@@ -113,22 +113,29 @@ func TestLongGateWebhook_HoldsTemplateChange(t *testing.T) {
 // testLarge edits a workload of nearly the size that the API server stores at most: it is held as usual. With padding
 // that takes six times the bytes in a review, the edit is refused.
 func testLarge(t *testing.T, w *gated) {
+	client, err := dynamic.NewForConfig(w.Impersonate(anna))
+	require.NoError(t, err)
 	patch := func(value, version string) (*unstructured.Unstructured, error) {
-		client, err := dynamic.NewForConfig(w.Impersonate(anna))
-		require.NoError(t, err)
-		return client.Resource(w.kind.GVR).Namespace(w.Apps).Patch(context.Background(), w.name, types.JSONPatchType,
-			fmt.Appendf(nil, `[{"op":"add","path":"/spec/template/spec/containers/0/env","value":[{"name":"A","value":"%s"}]},`+
-				`{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"registry.test/%s:%s"}]`, value,
-				w.name, version), metav1.PatchOptions{})
+		return client.Resource(w.kind.GVR).Namespace(w.Apps).Patch(context.Background(), w.name, types.StrategicMergePatchType,
+			fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"registry.test/%s:%s",`+
+				`"env":[%s]}]}}}}`, w.name, version, value), metav1.PatchOptions{})
 	}
+	env := func(name, value string) string { return fmt.Sprintf(`{"name":%q,"value":"%s"}`, name, value) }
 	const size = 1_450_000
 	for _, version := range []string{"v2", "v3"} { // at the second edit, the object is as large before
-		o, err := patch(strings.Repeat("x", size), version)
+		o, err := patch(env("A", strings.Repeat("x", size)), version)
 		require.NoError(t, err)
 		w.requireHeld(o, heldValues[w.kind].original, anna, "the largest object is held")
 	}
+	const part = 450_000 // a request may have 3 MiB: the padding comes in parts
+	control := strings.Repeat(`\u0001`, part)
+	for _, name := range []string{"A", "B"} {
+		o, err := patch(env(name, control), "v4")
+		require.NoError(t, err)
+		w.requireHeld(o, heldValues[w.kind].original, anna, "within the bound it is held")
+	}
 	before := w.Object(w.kind, w.name)
-	_, err := patch(strings.Repeat("<", size), "v4")
+	_, err = patch(env("C", control), "v5")
 	require.ErrorContains(t, err, "can't be held by its Rollout: the review has more than 8 MiB of JSON")
 	require.Equal(t, before.GetGeneration(), w.Object(w.kind, w.name).GetGeneration())
 	w.requireOldPods(harness.SubjectSize)
