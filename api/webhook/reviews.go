@@ -21,8 +21,8 @@ const (
 	maxConversions = 24 << 20
 	// decodedAtOnce is how many bytes of reviews are decoded at once. A larger one is decoded alone.
 	decodedAtOnce = 1 << 20
-	// maxBeginning is how much is read of a review that isn't read to its end; maxUnread is the most that is discarded of
-	// it before the answer. An API server takes a connection that is closed before for a failed webhook.
+	// maxBeginning is how much is read of a review that isn't read to its end; maxUnread is the most that is discarded
+	// of it before the answer. An API server takes a connection that is closed before for a failed webhook.
 	maxBeginning, maxUnread = 8 << 10, 64 << 20
 	// readingTime is the time for the body of a review, once there is room for it.
 	readingTime = 5 * time.Second

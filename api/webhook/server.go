@@ -44,9 +44,11 @@ const (
 	// servers need few: they send many reviews over one.
 	maxConnections, maxPerAddress = 128, 64
 	// streams are the reviews that a connection may carry at once, each with streamBuffer bytes that are received and
-	// not read yet: reviews that wait for room don't hold up others. Clients may send 64 KiB before they know the limit.
+	// not read yet: reviews that wait for room don't hold up others. Clients send up to 64 KiB before they know the
+	// limit.
 	streams, streamBuffer = 8, 64 << 10
-	// handshakeTime is the time for a TLS handshake and the headers of a request; idleTime ends a connection without one.
+	// handshakeTime is the time for a TLS handshake and the headers of a request; idleTime ends a connection without
+	// a request.
 	handshakeTime, idleTime = 5 * time.Second, time.Minute
 )
 

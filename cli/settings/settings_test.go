@@ -209,6 +209,7 @@ webhook-listen: 0.0.0.0:7
 webhook-url: https://webhooks.example/
 webhook-service: slipway/slipway:8443
 webhook-cert-file: /etc/webhook/crt
+webhook-client-ca-file: /etc/webhook/clients
 webhook-key-file: /etc/webhook/key
 gate: webhook
 metrics-listen: ":2"
@@ -272,7 +273,8 @@ api: http://slipway.example:80/
 		KusciaCertFile: "/etc/kuscia/crt", KusciaKeyFile: "/etc/kuscia/key", KusciaCAFile: "/etc/kuscia/ca",
 		KusciaTokenFile: "/etc/kuscia/token",
 		WebhookListen:   "0.0.0.0:7", WebhookURL: "https://webhooks.example", WebhookService: "slipway/slipway:8443",
-		WebhookCertFile: "/etc/webhook/crt", WebhookKeyFile: "/etc/webhook/key", Gate: "webhook",
+		WebhookCertFile: "/etc/webhook/crt", WebhookKeyFile: "/etc/webhook/key",
+		WebhookClientCA: "/etc/webhook/clients", Gate: "webhook",
 		APITokenFile: "/etc/slipway/token", APICertFile: "/etc/slipway/crt", APIKeyFile: "/etc/slipway/key",
 		APICAFile:    "/etc/slipway/ca",
 		AllowedHosts: []string{"slipway.example", "10.0.0.7"}, TrustedProxies: []string{"10.0.0.0/8", "fd00::7"},

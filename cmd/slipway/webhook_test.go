@@ -37,6 +37,8 @@ func TestWebhookAddress(t *testing.T) {
 			webhook.Address{}, "set --webhook-listen too"},
 		"Gate": {"the gate's webhook is not served", settings.Settings{Gate: settings.GateWebhook},
 			webhook.Address{}, "set --webhook-listen too"},
+		"UselessCA": {"the webhooks are not served", settings.Settings{WebhookClientCA: "a"}, webhook.Address{},
+			"set --webhook-listen too"},
 		"NoKey": {"half a certificate", settings.Settings{WebhookListen: "127.0.0.1:9443", WebhookCertFile: "a"},
 			webhook.Address{}, "must be set together"},
 	} {

@@ -184,11 +184,14 @@ func templateMetadata(raw []byte) (any, error) {
 		}
 		return err
 	})
-	out["others"] = digest.Of(string(others))
+	if len(others) > 0 {
+		out["others"] = digest.Of(string(others))
+	}
 	return out, err
 }
 
-// membersBut returns the members of an object in canonical JSON, without one of them; nothing if the value is no object.
+// membersBut returns the members of an object in canonical JSON, without one of them; nothing if the value is no
+// object.
 func membersBut(one string, object jsontext.Value) (counted []byte, err error) {
 	if object.Kind() != '{' {
 		return nil, nil

@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +13,9 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"slipway.io/slipway/api/webhook"
 	cliguard "slipway.io/slipway/cli/guard"
@@ -76,6 +80,10 @@ func TestLongGateWebhook_HoldsTemplateChange(t *testing.T) {
 			t.Parallel()
 			testPasses(t, newGated(t, e, harness.Deployment))
 		})
+		t.Run("Large", func(t *testing.T) {
+			t.Parallel()
+			testLarge(t, newGated(t, e, harness.Deployment))
+		})
 	})
 	c := commandedRollout{t: t, stack: e.Stack, namespace: e.Apps}
 	w := describeGated(t, e, harness.Deployment)
@@ -100,6 +108,37 @@ func TestLongGateWebhook_HoldsTemplateChange(t *testing.T) {
 		"and a workload without a Rollout is created and edited as usual")
 	_, err = c.patch(anna, approval)
 	require.Error(t, err, "a command whose sender is unknown is refused")
+}
+
+// testLarge edits a workload of nearly the size that the API server stores at most: it is held as usual. With padding
+// that takes six times the bytes in a review, the edit is refused.
+func testLarge(t *testing.T, w *gated) {
+	client, err := dynamic.NewForConfig(w.Impersonate(anna))
+	require.NoError(t, err)
+	patch := func(value, version string) (*unstructured.Unstructured, error) {
+		return client.Resource(w.kind.GVR).Namespace(w.Apps).Patch(context.Background(), w.name, types.StrategicMergePatchType,
+			fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"registry.test/%s:%s",`+
+				`"env":[%s]}]}}}}`, w.name, version, value), metav1.PatchOptions{})
+	}
+	env := func(name, value string) string { return fmt.Sprintf(`{"name":%q,"value":"%s"}`, name, value) }
+	const size = 1_450_000
+	for _, version := range []string{"v2", "v3"} { // at the second edit, the object is as large before
+		o, err := patch(env("A", strings.Repeat("x", size)), version)
+		require.NoError(t, err)
+		w.requireHeld(o, heldValues[w.kind].original, anna, "the largest object is held")
+	}
+	const part = 450_000 // a request may have 3 MiB: the padding comes in parts
+	control := strings.Repeat(`\u0001`, part)
+	for _, name := range []string{"A", "B"} {
+		o, err := patch(env(name, control), "v4")
+		require.NoError(t, err)
+		w.requireHeld(o, heldValues[w.kind].original, anna, "within the bound it is held")
+	}
+	before := w.Object(w.kind, w.name)
+	_, err = patch(env("C", control), "v5")
+	require.ErrorContains(t, err, "can't be held by its Rollout: the review has more than 8 MiB of JSON")
+	require.Equal(t, before.GetGeneration(), w.Object(w.kind, w.name).GetGeneration())
+	w.requireOldPods(harness.SubjectSize)
 }
 
 // The setting and the cluster's features decide whether the engine registers the webhook with the API server.
