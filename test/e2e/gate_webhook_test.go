@@ -116,7 +116,8 @@ func testLarge(t *testing.T, w *gated) {
 	client, err := dynamic.NewForConfig(w.Impersonate(anna))
 	require.NoError(t, err)
 	patch := func(value, version string) (*unstructured.Unstructured, error) {
-		return client.Resource(w.kind.GVR).Namespace(w.Apps).Patch(context.Background(), w.name, types.StrategicMergePatchType,
+		return client.Resource(w.kind.GVR).Namespace(w.Apps).Patch(context.Background(), w.name,
+			types.StrategicMergePatchType,
 			fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"registry.test/%s:%s",`+
 				`"env":[%s]}]}}}}`, w.name, version, value), metav1.PatchOptions{})
 	}
