@@ -73,8 +73,8 @@ var cut = FieldError{Reason: fmt.Sprintf("has more errors: only the first %d are
 // Cut reports whether the document has more errors than are listed.
 func (e Errors) Cut() bool { return len(e) > 0 && e[len(e)-1] == cut }
 
-// Findings collects the errors of one document, up to maxFindings. The zero value is for a document that was not read
-// from text: its errors have no lines.
+// Findings collects the errors of one document. Those of a text are limited to maxFindings. The zero value is for a
+// document that was not read from text: its errors have no lines, and no limit.
 type Findings struct {
 	errors     Errors
 	lines      map[string]int
@@ -147,7 +147,7 @@ func (f *Findings) add(item int, field, format string, args ...any) {
 
 // hasRoom reports whether an error that was just found is listed.
 func (f *Findings) hasRoom() bool {
-	room := len(f.errors) < maxFindings
+	room := f.lines == nil || len(f.errors) < maxFindings
 	f.more = f.more || !room
 	return room
 }
