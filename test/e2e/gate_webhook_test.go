@@ -129,7 +129,7 @@ func testLarge(t *testing.T, w *gated) {
 		w.requireHeld(o, heldValues[w.kind].original, anna, "the largest object is held")
 	}
 	w.createRollout(w.name) // a review that isn't read to its end shows the name, and no label
-	const part = 450_000 // a request may have 3 MiB: the padding comes in parts
+	const part = 450_000    // a request may have 3 MiB: the padding comes in parts
 	control := strings.Repeat(`\u0001`, part)
 	for _, name := range []string{"A", "B"} {
 		o, err := patch(env(name, control), "v4")
