@@ -59,14 +59,8 @@ const maxOutcomes = 1 << 20
 func shorten(outcomes []PreflightOutcome) {
 	size := 0
 	for _, outcome := range outcomes {
-		if outcome.Rollout == nil {
-			continue
-		}
-		for _, refusal := range outcome.Rollout.Refusals {
-			size += len(refusal.Reason)
-		}
-		for _, notice := range outcome.Rollout.Notices {
-			size += len(notice)
+		if outcome.Rollout != nil {
+			size += outcome.Rollout.ReasonBytes()
 		}
 	}
 	if size <= maxOutcomes {

@@ -24,7 +24,10 @@ func Neighbourhood(client string) netip.Prefix {
 
 // ByAddress limits what the clients of one address occupy at the same time, so that they leave something to others.
 // Loopback has no limit of its own, because the processes of this machine share it. A nil ByAddress limits nothing.
-type ByAddress struct {
+type ByAddress struct{ holders }
+
+// holders counts what the clients of each address hold.
+type holders struct {
 	most int
 	mu   sync.Mutex
 	held map[netip.Prefix]int
@@ -32,7 +35,7 @@ type ByAddress struct {
 
 // NewByAddress returns limits by address for something of which total exist: one address gets a quarter.
 func NewByAddress(total int) *ByAddress {
-	return &ByAddress{most: max(1, total/4), held: map[netip.Prefix]int{}}
+	return &ByAddress{holders{most: max(1, total/4), held: map[netip.Prefix]int{}}}
 }
 
 // Most is how much an address may occupy.
@@ -45,17 +48,21 @@ func (b *ByAddress) Acquire(client string) (release func(), ok bool) {
 	if b == nil || network.Addr().IsLoopback() {
 		return func() {}, true
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.held[network] >= b.most {
+	return b.acquire(network)
+}
+
+func (h *holders) acquire(network netip.Prefix) (release func(), ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held[network] >= h.most {
 		return nil, false
 	}
-	b.held[network]++
+	h.held[network]++
 	return sync.OnceFunc(func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.held[network]--; b.held[network] == 0 {
-			delete(b.held, network) // else every address ever seen would take memory
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.held[network]--; h.held[network] == 0 {
+			delete(h.held, network) // else every address ever seen would take memory
 		}
 	}), true
 }

@@ -4,22 +4,21 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 )
 
 // Connections returns a listener that has at most all connections open, and each address at most each. It closes a new
 // connection beyond that at once: a client that only had to wait would not know why.
 func Connections(listener net.Listener, all, each int) net.Listener {
-	return &connections{Listener: listener, all: all, each: each, open: map[string]int{}}
+	return &connections{Listener: listener, all: int64(all), holders: holders{most: each,
+		held: map[netip.Prefix]int{}}}
 }
 
 type connections struct {
 	net.Listener
-	all, each int
-
-	mu    sync.Mutex
-	total int
-	// open counts the connections of an address.
-	open map[string]int
+	all  int64
+	open atomic.Int64
+	holders
 }
 
 // Accept returns the next connection within the bounds.
@@ -29,40 +28,29 @@ func (c *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if address := hostOf(conn.RemoteAddr()); c.add(address) {
-			return &counted{Conn: conn, closed: sync.OnceFunc(func() { c.remove(address) })}, nil
+		if closed, ok := c.add(conn.RemoteAddr()); ok {
+			return &counted{Conn: conn, closed: closed}, nil
 		}
 		_ = conn.Close()
 	}
 }
 
-func (c *connections) add(address string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.total >= c.all || c.open[address] >= c.each {
-		return false
+// add counts a connection of a client until closed is called; ok is false beyond the bounds.
+func (c *connections) add(client net.Addr) (closed func(), ok bool) {
+	host, _, _ := net.SplitHostPort(client.String()) // without a port: the network of unknown addresses
+	release, ok := c.acquire(Neighbourhood(host))
+	if !ok {
+		return nil, false
 	}
-	c.total++
-	c.open[address]++
-	return true
-}
-
-func (c *connections) remove(address string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.total--
-	if c.open[address]--; c.open[address] == 0 {
-		delete(c.open, address)
+	if c.open.Add(1) > c.all {
+		c.open.Add(-1)
+		release()
+		return nil, false
 	}
-}
-
-// hostOf returns the IP address of a connection's client.
-func hostOf(address net.Addr) string {
-	parsed, err := netip.ParseAddrPort(address.String())
-	if err != nil {
-		return address.String()
-	}
-	return parsed.Addr().Unmap().String()
+	return sync.OnceFunc(func() {
+		c.open.Add(-1)
+		release()
+	}), true
 }
 
 // counted is a connection that counts until it is closed.

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/test/memory"
 	"slipway.io/slipway/test/race"
 )
 
@@ -104,17 +105,10 @@ func startChild(t *testing.T) *child {
 
 // peak returns the most memory that the process has had since the last call, in MiB.
 func (c *child) peak() (mebibytes int) {
-	folder := fmt.Sprintf("/proc/%d/", c.process.Process.Pid)
-	status, err := os.ReadFile(folder + "status")
-	require.NoError(c.t, err)
-	for line := range strings.Lines(string(status)) {
-		if value, is := strings.CutPrefix(line, "VmHWM:"); is {
-			n, err := strconv.Atoi(strings.Fields(value)[0])
-			require.NoError(c.t, err)
-			mebibytes = n >> 10
-		}
-	}
-	require.NoError(c.t, os.WriteFile(folder+"clear_refs", []byte("5"), 0))
+	pid := c.process.Process.Pid
+	mebibytes = int(memory.Of(pid, memory.Peak) >> 20)
+	require.Positive(c.t, mebibytes, "the process runs")
+	require.NoError(c.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0))
 	return mebibytes
 }
 

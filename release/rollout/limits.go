@@ -19,6 +19,17 @@ func MoreReasons(n int) string {
 	return fmt.Sprintf("and %s, not listed here", phrase.CountOf(n, "more reason", "more reasons"))
 }
 
+// ReasonBytes is the size of all refusals and notices of the result.
+func (r PreflightResult) ReasonBytes() (size int) {
+	for _, refusal := range r.Refusals {
+		size += len(refusal.Reason)
+	}
+	for _, notice := range r.Notices {
+		size += len(notice)
+	}
+	return size
+}
+
 // Limited returns the result with at most so many refusals and notices, each of at most MaxReason; the last ones give
 // the number of the others.
 func (r PreflightResult) Limited(most int) PreflightResult {

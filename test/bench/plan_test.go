@@ -5,7 +5,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/memory"
 )
 
 // The measured size of the plan engine: 200 services of 3 pods in 10 waves, at most 50 at once.
@@ -148,25 +148,9 @@ func watchRSS(pid int) func() int64 {
 				done <- peak
 				return
 			case <-ticker.C:
-				peak = max(peak, rss(pid))
+				peak = max(peak, memory.Of(pid, memory.Resident))
 			}
 		}
 	}()
 	return func() int64 { close(stop); return <-done }
-}
-
-// rss returns the resident memory of a process in bytes; 0 if the process has ended.
-func rss(pid int) int64 {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(raw)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			var kib int64
-			_, _ = fmt.Sscan(rest, &kib)
-			return kib << 10
-		}
-	}
-	return 0
 }

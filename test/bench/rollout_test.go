@@ -26,6 +26,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/memory"
 )
 
 // The measured rollouts: Deployments of 5 pods, in 5 steps of 20 % without pauses and without traffic.
@@ -336,8 +337,8 @@ func measureWaiting(t *testing.T, w waitingSetting) {
 		used.by[slipwayParts[1]]/perMinute, used.temporal()/perMinute)
 	writes := asked()
 	fmt.Printf("  memory at most, and at the end: server %d, %d MiB, worker %d, %d MiB\n\n", used.serverRSS>>20,
-		rss(e.Processes[0].PID())>>20, used.workerRSS>>20,
-		rss(e.Processes[1].PID())>>20)
+		memory.Of(e.Processes[0].PID(), memory.Resident)>>20, used.workerRSS>>20,
+		memory.Of(e.Processes[1].PID(), memory.Resident)>>20)
 	harness.Covered(t, w.n, "rollouts that wait")
 	if w.counted {
 		require.Zero(t, writes, "a waiting rollout must not write")

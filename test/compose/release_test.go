@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/memory"
 )
 
 // call sends a request to the API, which must answer with this status, and returns the body. The API answers 503 on a
@@ -117,17 +118,11 @@ func (r *localStack) requireLowLoad(t *testing.T) {
 		"operator")
 	t.Logf("Temporal has %s of PostgreSQL's %s connections", connections[0], most[0])
 	for name, process := range r.processes {
-		used, limit := residentBytes(t, process.PID()), int64(r.project.Services[name].MemLimit)
+		used, limit := memory.Of(process.PID(), memory.Resident), int64(r.project.Services[name].MemLimit)
 		t.Logf("%s: %d MiB of %d MiB", name, used>>20, limit>>20)
+		require.Positive(t, used, "%s runs", name)
 		require.Less(t, used, limit*2/3, "%s must use less than two thirds of its memory limit", name)
 	}
-}
-
-func residentBytes(t *testing.T, pid int) int64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	require.NoError(t, err)
-	return int64(number(t, strings.Fields(string(text))[1])) * int64(os.Getpagesize())
 }
 
 func number(t *testing.T, text string) int {

@@ -15,6 +15,7 @@ import (
 
 	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/release/rollout/traffic/sandbox"
+	"slipway.io/slipway/test/memory"
 	"slipway.io/slipway/test/race"
 )
 
@@ -25,11 +26,12 @@ func sandboxes() (sum, count, score int) {
 	folders, _ := filepath.Glob("/proc/[0-9]*")
 	for _, folder := range folders {
 		command, _ := os.ReadFile(folder + "/cmdline")
-		status, _ := os.ReadFile(folder + "/status")
-		if !bytes.Contains(command, []byte(scriptbox.Argument)) || number(status, "PPid:") != os.Getpid() {
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if err != nil || !bytes.Contains(command, []byte(scriptbox.Argument)) ||
+			memory.Number(pid, "PPid") != int64(os.Getpid()) {
 			continue
 		}
-		taken := number(status, "RssAnon:") << 10
+		taken := int(memory.Of(pid, memory.Anonymous))
 		sum, count = sum+taken, count+1
 		if taken < 40<<20 {
 			continue
@@ -41,16 +43,6 @@ func sandboxes() (sum, count, score int) {
 		}
 	}
 	return sum, count, score
-}
-
-func number(status []byte, field string) int {
-	for line := range strings.Lines(string(status)) {
-		if value, is := strings.CutPrefix(line, field); is {
-			n, _ := strconv.Atoi(strings.Fields(value)[0])
-			return n
-		}
-	}
-	return 0
 }
 
 // Four scripts that take all memory that they get run two at a time, each with its own limit, and are the first that
