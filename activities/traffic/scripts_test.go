@@ -62,7 +62,11 @@ func TestScriptSource_Precedence(t *testing.T) {
 	} {
 		a := &Activities{cluster: kube.NewCluster(fake.NewClientset(),
 			dynamicfake.NewSimpleDynamicClient(scheme.Scheme, c.objects...), nil)}
-		_, name, err := a.source(context.Background(), "shop", c.script)
+		found, err := a.script(context.Background(), "shop", c.script)
+		name := found.Name
+		if err != nil {
+			name = ""
+		}
 		require.Equal(t, c.want, name, c.reason)
 		require.Equal(t, c.want == "", failure.Is(err, failure.Refused), "%s: %v", c.reason, err)
 	}
@@ -79,9 +83,9 @@ func TestScriptSource_IsBuiltIn_WhenReferenceIsForbidden(t *testing.T) {
 			"kruise-rollout-configuration", nil)
 	})
 	a := &Activities{cluster: kube.NewCluster(fake.NewClientset(), objects, nil)}
-	_, name, err := a.source(context.Background(), "shop", traffic.IngressScript("nginx"))
+	found, err := a.script(context.Background(), "shop", traffic.IngressScript("nginx"))
 	require.NoError(t, err)
-	require.Equal(t, "nginx.lua (built in)", name)
+	require.Equal(t, "nginx.lua (built in)", found.Name)
 }
 
 func TestHTTPRoutes_UseBestServedVersion(t *testing.T) {
