@@ -230,8 +230,8 @@ func TestPreflight_WarnsAboutMissingWatchPermissions(t *testing.T) {
 	require.Empty(t, b.found(w.routing, weight(20)).Notices, "nothing to report")
 }
 
-// TestNamespaceScript_OverridesBuiltIn: where the worker allows it, a script in the workload's namespace replaces the built-in one, its refusal
-// names the step's field, and a script error names the line.
+// TestNamespaceScript_OverridesBuiltIn: where the worker allows it, a script in the workload's namespace replaces the
+// built-in one, its refusal names the step's field, and a script error names the line.
 func TestNamespaceScript_OverridesBuiltIn(t *testing.T) {
 	b, w := newBench(t), ways["ingress"]
 	b.set(w)

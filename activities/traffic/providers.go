@@ -46,8 +46,8 @@ type route struct {
 	finalise func() (bool, error)
 }
 
-// trial is how a route is tried: absent makes the error if the object does not exist, hand returns who changes an object
-// with this holder.
+// trial is how a route is tried: absent makes the error if the object does not exist, hand returns who changes an
+// object with this holder.
 type trial struct {
 	absent func(place) error
 	hand   func(holder string) traffic.Claimant

@@ -80,8 +80,8 @@ func checkRestorable(p place, live traffic.Object, h traffic.Claimant) (restorab
 	case h.CheckClaim(p.String(), traffic.HolderOf(live)) != nil || traffic.HolderOf(live) == "":
 		return false, nil
 	}
-	return false, failure.New(failure.Refused, "%s is not restored, since %s: apply the JSON Patch in its annotation %s "+
-		"with kubectl, then retry", p, reason, rollout.AnnotationRestore)
+	return false, failure.New(failure.Refused, "%s is not restored, since %s: apply the JSON Patch in its annotation "+
+		"%s with kubectl, then retry", p, reason, rollout.AnnotationRestore)
 }
 
 // identity returns the kind as a list of kinds names it.

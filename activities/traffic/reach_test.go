@@ -254,7 +254,8 @@ func TestKruiseScripts_PermitTheirKinds(t *testing.T) {
 	refusals, _, _ := b.preflight(r, weight(20))
 	require.Empty(t, refusals)
 	b.must(b.ensure(r))
-	require.Contains(t, fmt.Sprint(b.object("HTTPProxy", "order").Object["spec"]), "name:order-canary port:80 weight:20")
+	require.Contains(t, fmt.Sprint(b.object("HTTPProxy", "order").Object["spec"]),
+		"name:order-canary port:80 weight:20")
 	require.Contains(t, fmt.Sprint(b.object("ApisixRoute", "order").Object["spec"]),
 		"serviceName:order-canary servicePort:80 weight:20")
 	require.Equal(t, "true", b.object("ApisixRoute", "order").GetAnnotations()["example.com/canary"])

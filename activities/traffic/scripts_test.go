@@ -28,9 +28,9 @@ func scriptsIn(namespace, name, key string) runtime.Object {
 		Data:       map[string]string{key: "return nil"}}
 }
 
-// A script in the workload's namespace comes first, where the worker uses those, then one in the worker's own namespace.
-// A script in the ConfigMap of Kruise Rollouts has the same precedence as there: before the built-in one for a class of
-// Ingress, after it for a custom object.
+// A script in the workload's namespace comes first, where the worker uses those, then one in the worker's own
+// namespace. A script in the ConfigMap of Kruise Rollouts has the same precedence as there: before the built-in one for
+// a class of Ingress, after it for a custom object.
 func TestScriptSource_Precedence(t *testing.T) {
 	t.Parallel()
 	const own, shared = "slipway-traffic-scripts", "kruise-rollout-configuration"

@@ -7,7 +7,8 @@ import (
 )
 
 // protectedDomains are the prefixes of labels and annotations, with those below them, by which an engine, kubectl, a
-// GitOps tool or Pod Security recognises an object: a script that changes one could have it ignored, adopted or deleted.
+// GitOps tool or Pod Security recognises an object: a script that changes one could have it ignored, adopted or
+// deleted.
 var protectedDomains = []string{"slipway.io", "rollouts.kruise.io", "kubectl.kubernetes.io", "meta.helm.sh",
 	"argocd.argoproj.io", "fluxcd.io", "pod-security.kubernetes.io"}
 

@@ -31,7 +31,7 @@ func TestForbiddenKinds(t *testing.T) {
 		kind := kindOf(t, name)
 		require.Contains(t, kind.Forbidden(), name, "the reason names the kind")
 		for _, reach := range []traffic.Reach{{}, {Kinds: []traffic.Kind{kind}}} {
-			require.Equal(t, kind.Forbidden(), reach.Refuses(kind, true), "%s: whatever the list and a script say", name)
+			require.Equal(t, kind.Forbidden(), reach.Refuses(kind, true), "%s: in spite of list and script", name)
 		}
 	}
 	for _, name := range []string{"ingresses.networking.k8s.io", "httproutes.gateway.networking.k8s.io",

@@ -113,9 +113,9 @@ func withAsks(in Object, asks strategy.Traffic) Object {
 }
 
 // IngressOutput reads what a script for a class of Ingress returned: the annotations of the canary, made from those of
-// the stable Ingress. It fails with failure.Refused if the script changes one that it may not change. A script may leave
-// out what tools mark the stable Ingress with, since the canary is another object; a tenant's may not leave out what
-// protects the stable Ingress.
+// the stable Ingress. It fails with failure.Refused if the script changes one that it may not change. A script may
+// leave out what tools mark the stable Ingress with, since the canary is another object; a tenant's may not leave out
+// what protects the stable Ingress.
 func IngressOutput(script FoundScript, stable Object, raw []byte) (map[string]string, error) {
 	var out map[string]any
 	if err := json.Unmarshal(raw, &out); err != nil || out == nil {
