@@ -148,7 +148,7 @@ func testTenantAttack(t *testing.T, args func(apps string) []string) {
 		d.setImage("owner", harness.NewImage(workload))
 		refused := d.waitObject("refused", func(r *v1beta1.Rollout) bool {
 			for _, c := range r.Status.Conditions {
-				if c.Type == v1beta1.ConditionStalled && c.Status == corev1.ConditionTrue {
+				if c.Type == v1beta1.ConditionStalled && c.Status == string(corev1.ConditionTrue) {
 					return r.Status.Message != ""
 				}
 			}
