@@ -64,7 +64,9 @@ func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, inpu
 const scriptsCacheTime = 5 * time.Second
 
 // scriptsRef is the ConfigMap with the scripts of a namespace.
-func scriptsRef(namespace string) kube.Ref { return configMaps.at(namespace, traffic.ScriptsConfigMap).Ref }
+func scriptsRef(namespace string) kube.Ref {
+	return configMaps.at(namespace, traffic.ScriptsConfigMap).Ref
+}
 
 // kruiseScripts is the ConfigMap that Kruise Rollouts reads. Its scripts apply to all releases in the cluster.
 var kruiseScripts = configMaps.at(reference.Namespace, reference.Scripts).Ref

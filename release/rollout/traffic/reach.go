@@ -24,7 +24,9 @@ type Reach struct {
 }
 
 // ReadsScriptsOf reports whether the scripts in a namespace of workloads are used.
-func (r Reach) ReadsScriptsOf(namespace string) bool { return slices.Contains(r.TenantScripts, namespace) }
+func (r Reach) ReadsScriptsOf(namespace string) bool {
+	return slices.Contains(r.TenantScripts, namespace)
+}
 
 // Refuses returns why releases may not change objects of a kind, "" if they may. By default they may change the kinds
 // of the built-in scripts, the routes of the Gateway API, and each kind that an administrator has written a script for
@@ -54,7 +56,9 @@ func (k Kind) isRoute() bool {
 }
 
 // Name returns the kind as resource.group.
-func (k Kind) Name() string { return schema.GroupResource{Group: k.Group, Resource: k.Resource}.String() }
+func (k Kind) Name() string {
+	return schema.GroupResource{Group: k.Group, Resource: k.Resource}.String()
+}
 
 // ParseKind reads a kind of custom object from resource.group.
 func ParseKind(text string) (Kind, error) {
