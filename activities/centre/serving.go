@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -197,8 +198,8 @@ func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRe
 	return page, nil
 }
 
-// observe writes observations of parties' workers into the status of a serving, if they are new. Those of a party with
-// another queue than the reporter's are Refused; a reporter "" belongs to a build that did not name it.
+// observe writes observations of parties' workers into the status of a serving, if they are new. reporter is the ID of
+// the workflow that has them; those of a party with another queue are Refused.
 func (a *Activities) observe(ctx context.Context, in serving.ObserveRequest, reporter string) error {
 	queues, err := a.queuesOf(ctx, in.Observations)
 	if err != nil {
@@ -206,10 +207,8 @@ func (a *Activities) observe(ctx context.Context, in serving.ObserveRequest, rep
 	}
 	var foreign []string
 	err = a.updateServing(ctx, in.ID, "", "observe", func(kd *kuscia.KusciaDeployment) error {
-		own := in.Observations
-		if reporter != "" {
-			own, foreign = serving.OwnObservations(kd, in.Observations, queues, reporter)
-		}
+		var own []serving.Observation
+		own, foreign = serving.OwnObservations(kd, in.Observations, queues, reporter)
 		if !serving.Observe(kd, own, in.At) {
 			return errUnchanged
 		}
@@ -242,15 +241,17 @@ func (a *Activities) queuesOf(ctx context.Context, observations []serving.Observ
 const maxStatusWrites = 8
 
 // ObserveServings writes observations of many servings; it returns those that could not be written. It fails, to be
-// retried, while the home cluster is unreachable.
+// retried, while the home cluster is unreachable. The ID of the workflow that calls it says whose they are: Temporal
+// names it, not the caller.
 func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult,
 	error) {
+	reporter := activity.GetInfo(ctx).WorkflowExecution.ID
 	failed := make([]error, len(in.Servings))
 	var writing errgroup.Group
 	writing.SetLimit(maxStatusWrites)
 	for i := range in.Servings {
 		writing.Go(func() error {
-			failed[i] = a.observe(ctx, in.Servings[i], in.Reporter)
+			failed[i] = a.observe(ctx, in.Servings[i], reporter)
 			return nil
 		})
 	}

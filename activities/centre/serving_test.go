@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -35,6 +38,7 @@ func operationOn(kd *kuscia.KusciaDeployment, kind, run string) serving.NoteRequ
 func TestServingStatus_FollowsOperations(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
+	putAlice(t, store)
 	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
 	kd := newServing(t, store)
 	id := kd.Name
@@ -107,6 +111,7 @@ func TestServingStatus_FollowsOperations(t *testing.T) {
 func TestServingStatus_IsObservedAtOperationEnd(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
+	putAlice(t, store)
 	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
 	kd := newServing(t, store)
 	at := time.Now()
@@ -290,8 +295,7 @@ func TestBeginServing_Repeated_SurvivesNewerSpec(t *testing.T) {
 func TestObserveServings_IgnoresReportsOfAnotherQueue(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
-	_, _, err := store.PutParty(ctx, "alice", v1alpha1.PartySpec{})
-	require.NoError(t, err)
+	putAlice(t, store)
 	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
 	kd := newServing(t, store)
 	seen := serving.Observation{ID: kd.Name, UID: string(kd.UID), Domain: "alice", Deployment: kd.Name,
@@ -299,10 +303,7 @@ func TestObserveServings_IgnoresReportsOfAnotherQueue(t *testing.T) {
 			Replicas: 1}, AvailableReplicas: 1}}
 	about := []serving.ObserveRequest{{ID: kd.Name, At: time.Now(), Observations: []serving.Observation{seen}}}
 	report := func(queue string) serving.ObserveManyResult {
-		result, err := activities.ObserveServings(ctx, serving.ObserveManyRequest{
-			Reporter: serving.StatusesWorkflowID(queue), Servings: about})
-		require.NoError(t, err)
-		return result
+		return report(t, activities, serving.StatusesWorkflowID(queue), about...)
 	}
 	statuses := func() map[string]map[string]kuscia.PartyDeploymentStatus {
 		now, err := store.GetServing(ctx, kd.Name)
@@ -319,11 +320,33 @@ func TestObserveServings_IgnoresReportsOfAnotherQueue(t *testing.T) {
 	require.EqualValues(t, 1, statuses()["alice"][kd.Name].AvailableReplicas)
 }
 
-// observe writes an observation into the status of a serving.
+// putAlice registers the party "alice", with the queue of her name.
+func putAlice(t *testing.T, store *store.Store) {
+	t.Helper()
+	_, _, err := store.PutParty(testContext(t), "alice", v1alpha1.PartySpec{})
+	require.NoError(t, err)
+}
+
+// observe writes observations of alice's workers into the status of a serving.
 func observe(t *testing.T, activities *centre.Activities, in serving.ObserveRequest) {
 	t.Helper()
-	result, err := activities.ObserveServings(testContext(t),
-		serving.ObserveManyRequest{Servings: []serving.ObserveRequest{in}})
-	require.NoError(t, err)
-	require.Empty(t, result.Unwritten)
+	require.Empty(t, report(t, activities, serving.StatusesWorkflowID("slipway.party.alice"), in).Unwritten)
+}
+
+// report has a workflow with this ID write observations.
+func report(t *testing.T, activities *centre.Activities, workflowID string,
+	in ...serving.ObserveRequest) (result serving.ObserveManyResult) {
+	t.Helper()
+	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflowID})
+	env.RegisterActivity(activities.ObserveServings)
+	env.ExecuteWorkflow(func(ctx workflow.Context) (result serving.ObserveManyResult, err error) {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		err = workflow.ExecuteActivity(ctx, activities.ObserveServings,
+			serving.ObserveManyRequest{Servings: in}).Get(ctx, &result)
+		return result, err
+	})
+	require.NoError(t, env.GetWorkflowResult(&result))
+	return result
 }
