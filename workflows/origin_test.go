@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"slipway.io/slipway/release/failure"
@@ -173,4 +174,29 @@ func TestServing_DoesNothing_WhenItIsNotWhatTheHomeClusterDeclares(t *testing.T)
 	require.Contains(t, result.Message, "not the one that the home cluster declares")
 	require.Equal(t, []string{"begin update"}, p.calls)
 	require.Empty(t, p.asked, "no party was asked")
+}
+
+// A worker decodes the input that a server has encoded: both compute the same digest. A run that continues has that of
+// the first.
+func TestInputDigest_IsTheSame_AfterDecoding(t *testing.T) {
+	t.Parallel()
+	in := forgedRollout()
+	in.CreatedAt = time.Date(2026, 11, 2, 9, 30, 0, 123456000, time.UTC)
+	in.Reason = "<a> & b\u2028"
+	in.Spec.Change.TemplatePatch = json.RawMessage("{ \"x\": \"<&>\",\n\"n\": 12345678901234567890, \"f\": 1.50 }")
+	in.Spec.Strategy.Steps = append(in.Spec.Strategy.Steps, strategy.Step{})
+	payloads, err := converter.GetDefaultDataConverter().ToPayloads(in)
+	require.NoError(t, err)
+	var decoded RolloutInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(payloads, &decoded))
+	require.Equal(t, in.Digest(), decoded.Digest())
+	decoded.State, decoded.Newer = &machine.State{}, &RolloutInput{}
+	require.Equal(t, in.Digest(), decoded.Digest())
+	decoded.Actor = "cfo@example.com"
+	require.NotEqual(t, in.Digest(), decoded.Digest())
+
+	task := planOf(2, 1)
+	require.Equal(t, task.Digest(), func() string { task.State = &DeployPlanState{}; return task.Digest() }())
+	task.MaxConcurrent++
+	require.NotEqual(t, planOf(2, 1).Digest(), task.Digest())
 }
