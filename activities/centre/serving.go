@@ -118,9 +118,9 @@ func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (
 	return result, err
 }
 
-// foreignInput returns why an operation is not one that the engine has started for a serving as it is declared now; "" if it
-// is. A serving has no record before its operation begins: its input is compared with the one that the server would
-// start it with.
+// foreignInput returns why an operation is not one that the engine has started for a serving as it is declared now; ""
+// if it is. A serving has no record before its operation begins: its input is compared with the one that the server
+// would start it with.
 func (a *Activities) foreignInput(ctx context.Context, kd *kuscia.KusciaDeployment,
 	in serving.NoteRequest) (string, error) {
 	started, err := a.versions.Input(ctx, in.Source)

@@ -257,7 +257,8 @@ func (x *taskStart) Record(id string, at time.Time) (*v1alpha1.ReleaseRecord, er
 
 // workflow returns the task's workflow.
 func (x *taskStart) workflow() start.Workflow {
-	return start.Workflow{Type: workflows.TypeDeployPlan, Input: x.Input(x.Written), Options: client.StartWorkflowOptions{
+	input := x.Input(x.Written)
+	return start.Workflow{Type: workflows.TypeDeployPlan, Input: input, Options: client.StartWorkflowOptions{
 		ID:                    plan.WorkflowID(x.ID),
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		TypedSearchAttributes: x.searchAttributes(),

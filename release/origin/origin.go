@@ -1,5 +1,5 @@
-// Package origin decides whether the engine has started a workflow. Whoever may write to Temporal can start any
-// workflow with any input; a workflow writes nothing before it knows that its input is the engine's.
+// Package origin decides whether the engine has started a workflow. Every client that may write to Temporal can start
+// any workflow with any input; a workflow writes nothing before it knows that its input is the engine's.
 package origin
 
 import (
@@ -45,6 +45,9 @@ type Answer struct {
 	Refusal string `json:"refusal,omitempty"`
 }
 
+// notStarted begins each refusal.
+const notStarted = "the engine has not started this workflow"
+
 // Digest returns the digest of the input of a workflow; an input that was decoded has the digest of the original.
 func Digest(input any) string {
 	canonical, err := json.Marshal(input)
@@ -60,25 +63,25 @@ func (q Request) Continued() (before Run, is bool) {
 	return Run{q.WorkflowID, q.FormerRun}, q.FormerRun != ""
 }
 
-// CheckRecord decides by the release's record; nil: there is none. byParent is true if the record leaves the decision to
-// the parent: the record of a plan's rollout is written before the input is complete.
+// CheckRecord decides by the release's record; nil: there is none. byParent is true if the record leaves the decision
+// to the parent: the record of a plan's rollout is written before the input is complete.
 func (q Request) CheckRecord(record *v1alpha1.ReleaseRecord) (refusal string, byParent bool) {
 	switch {
 	case record == nil:
-		return fmt.Sprintf("the engine has not started this workflow: there is no record %q", q.Record), false
+		return fmt.Sprintf(notStarted+": there is no record %q", q.Record), false
 	case record.Spec.Kind != q.Kind || record.Labels[v1alpha1.LabelKind] != q.Kind:
-		return fmt.Sprintf("the engine has not started this workflow: record %s is not that of a %s", q.Record, q.Kind),
+		return fmt.Sprintf(notStarted+": record %s is not that of a %s", q.Record, q.Kind),
 			false
 	case record.Spec.WorkflowID != q.WorkflowID:
-		return fmt.Sprintf("the engine has not started this workflow: record %s is of workflow %s", q.Record,
+		return fmt.Sprintf(notStarted+": record %s is of workflow %s", q.Record,
 			record.Spec.WorkflowID), false
 	case record.Outcome != nil:
-		return fmt.Sprintf("the engine has not started this workflow: the release of record %s is over (%s)", q.Record,
+		return fmt.Sprintf(notStarted+": the release of record %s is over (%s)", q.Record,
 			record.Outcome.State), false
 	case record.Spec.InputDigest == "" && q.Kind == v1alpha1.KindRollout && record.Labels[v1alpha1.LabelTask] != "":
 		return q.checkTask(record.Labels[v1alpha1.LabelTask]), true
 	case record.Spec.InputDigest == "" || record.Spec.InputDigest != q.InputDigest:
-		return fmt.Sprintf("the engine has not started this workflow: record %s is of another input", q.Record), false
+		return fmt.Sprintf(notStarted+": record %s is of another input", q.Record), false
 	}
 	return "", false
 }
@@ -86,7 +89,7 @@ func (q Request) CheckRecord(record *v1alpha1.ReleaseRecord) (refusal string, by
 // checkTask compares the task of the record with that of the workflow and of its parent.
 func (q Request) checkTask(task string) string {
 	if q.Task != task {
-		return fmt.Sprintf("the engine has not started this workflow: record %s belongs to task %s", q.Record, task)
+		return fmt.Sprintf(notStarted+": record %s belongs to task %s", q.Record, task)
 	}
 	return ""
 }
@@ -95,10 +98,10 @@ func (q Request) checkTask(task string) string {
 // packages belongs to none.
 func (q Request) CheckParent() string {
 	if q.Parent == nil {
-		return fmt.Sprintf("the engine has not started this workflow: no %s has started it", q.ParentType)
+		return fmt.Sprintf(notStarted+": no %s has started it", q.ParentType)
 	}
 	if task, ok := plan.TaskOfWorkflow(q.Parent.WorkflowID); !ok || q.Task != "" && task != q.Task {
-		return fmt.Sprintf("the engine has not started this workflow: %s is no workflow of its task",
+		return fmt.Sprintf(notStarted+": %s is no workflow of its task",
 			q.Parent.WorkflowID)
 	}
 	return ""
@@ -110,17 +113,17 @@ type Seen struct {
 	Queue string
 }
 
-// CheckRun decides whether a run is one of the engine's, of the type that is expected: only the engine's workers execute
-// workflows of its queue. seen is nil if Temporal does not have the run. Another client can give its own workflow any ID
-// and type, but not this queue.
+// CheckRun decides whether a run is one of the engine's, of the type that is expected: only the engine's workers
+// execute workflows of its queue. seen is nil if Temporal does not have the run. Another client can give its own
+// workflow any ID and type, but not this queue.
 func CheckRun(run Run, seen *Seen, wanted, queue string) string {
 	switch {
 	case seen == nil:
 		return fmt.Sprintf("Temporal no longer has run %s of %s, so it is unknown whether the engine has started this "+
 			"workflow", run.RunID, run.WorkflowID)
 	case seen.Type != wanted || seen.Queue != queue:
-		return fmt.Sprintf("the engine has not started this workflow: run %s of %s is of type %s on queue %s", run.RunID,
-			run.WorkflowID, seen.Type, seen.Queue)
+		return fmt.Sprintf(notStarted+": run %s of %s is of type %s on queue %s", run.RunID, run.WorkflowID, seen.Type,
+			seen.Queue)
 	}
 	return ""
 }

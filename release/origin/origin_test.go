@@ -13,7 +13,8 @@ import (
 func recordOf(change func(r *v1alpha1.ReleaseRecord)) *v1alpha1.ReleaseRecord {
 	r := &v1alpha1.ReleaseRecord{
 		ObjectMeta: metav1.ObjectMeta{Name: "rollout-a", Labels: map[string]string{v1alpha1.LabelKind: "rollout"}},
-		Spec:       v1alpha1.ReleaseRecordSpec{Kind: "rollout", WorkflowID: "rollout/bob/shop/pay", InputDigest: "digest"}}
+		Spec: v1alpha1.ReleaseRecordSpec{Kind: "rollout", WorkflowID: "rollout/bob/shop/pay",
+			InputDigest: "digest"}}
 	if change != nil {
 		change(r)
 	}
@@ -57,8 +58,8 @@ func TestCheckRecord(t *testing.T) {
 			"of another input", false},
 		"neither has one": {request(func(q *origin.Request) { q.InputDigest = "" }),
 			recordOf(func(r *v1alpha1.ReleaseRecord) { r.Spec.InputDigest = "" }), "of another input", false},
-		"a task's rollout is its parent's": {request(func(q *origin.Request) { q.Task = "shop-1" }), recordOf(ofTask), "",
-			true},
+		"a task's rollout is its parent's": {request(func(q *origin.Request) { q.Task = "shop-1" }), recordOf(ofTask),
+			"", true},
 		"it belongs to another task": {request(func(q *origin.Request) { q.Task = "shop-2" }), recordOf(ofTask),
 			"record rollout-a belongs to task shop-1", true},
 		"a task needs a digest": {request(func(q *origin.Request) { q.Kind = "task" }),
@@ -86,8 +87,8 @@ func TestCheckParent(t *testing.T) {
 	}{
 		"the task of an item":  {origin.Request{Task: "shop-1", Parent: parent("task/shop-1")}, ""},
 		"the item of a sweep":  {origin.Request{Parent: parent("task/shop-1/1-web")}, ""},
-		"none":                 {origin.Request{Task: "shop-1", ParentType: "DeployPlan"}, "no DeployPlan has started it"},
-		"another task":         {origin.Request{Task: "shop-1", Parent: parent("task/shop-2")}, "task/shop-2 is no workflow"},
+		"none":                 {origin.Request{Task: "shop-1", ParentType: "DeployPlan"}, "no DeployPlan has started"},
+		"another task":         {origin.Request{Task: "shop-1", Parent: parent("task/shop-2")}, "shop-2 is no workflow"},
 		"a task's name within": {origin.Request{Task: "shop-1", Parent: parent("evil/task/shop-1")}, "is no workflow"},
 	} {
 		refusal := c.request.CheckParent()

@@ -111,7 +111,7 @@ func (a attacker) continued(kind, id string, input any) error {
 	return a.start(evilQueue, "Evil", id, onward{Type: kind, ID: id, Input: raw})
 }
 
-// firstInput reads the input of a workflow, as whoever may read Temporal can.
+// firstInput reads the input of a workflow, as every client that may read Temporal can.
 func (a attacker) firstInput(id string, into any) {
 	a.t.Helper()
 	first := a.History(id)[0].GetWorkflowExecutionStartedEventAttributes()
@@ -127,8 +127,8 @@ func (a attacker) deployment(namespace, name string) *appsv1.Deployment {
 
 var privileged = json.RawMessage(`{"spec":{"hostPID":true,"hostNetwork":true}}`)
 
-// Whoever has only Temporal's credentials starts a rollout with an input of his own: privileged pods, in the name of
-// somebody else. It writes nothing, with whatever record, state or parent it comes.
+// A client that has only Temporal's credentials starts a rollout with an input of its own: privileged pods, in the name
+// of another user. It writes nothing, with whatever record, state or parent it comes.
 func TestForgedRollout_WritesNothing(t *testing.T) {
 	t.Parallel()
 	a := attack(t, harness.Start(t, harness.Options{}))
