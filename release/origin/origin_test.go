@@ -88,7 +88,7 @@ func TestCheckParent(t *testing.T) {
 		"the task of an item":  {origin.Request{Task: "shop-1", Parent: parent("task/shop-1")}, ""},
 		"the item of a sweep":  {origin.Request{Parent: parent("task/shop-1/1-web")}, ""},
 		"none":                 {origin.Request{Task: "shop-1", ParentType: "DeployPlan"}, "no DeployPlan has started"},
-		"another task":         {origin.Request{Task: "shop-1", Parent: parent("task/shop-2")}, "shop-2 is no workflow"},
+		"another task":         {origin.Request{Task: "shop-1", Parent: parent("task/shop-2")}, "is no workflow"},
 		"a task's name within": {origin.Request{Task: "shop-1", Parent: parent("evil/task/shop-1")}, "is no workflow"},
 	} {
 		refusal := c.request.CheckParent()

@@ -54,14 +54,16 @@ func TestFitsState(t *testing.T) {
 func TestInputDiffers(t *testing.T) {
 	t.Parallel()
 	packed := func(image string) (pack []byte, digest string) {
-		v := Version{ID: "s1", AppImages: map[string]kuscia.AppImageSpec{"app": {Image: kuscia.AppImageInfo{Name: image}}}}
+		v := Version{ID: "s1", AppImages: map[string]kuscia.AppImageSpec{
+			"app": {Image: kuscia.AppImageInfo{Name: image}}}}
 		pack, err := v.Pack()
 		require.NoError(t, err)
 		digest, err = v.Digest()
 		require.NoError(t, err)
 		return pack, digest
 	}
-	declared := Input{ID: "s1", Kind: KindUpdate, Generation: 3, Parties: []PartyTarget{{Domain: "bob", Queue: "q"}}}
+	parties := func(domain, queue string) []PartyTarget { return []PartyTarget{{Domain: domain, Queue: queue}} }
+	declared := Input{ID: "s1", Kind: KindUpdate, Generation: 3, Parties: parties("bob", "q")}
 	declared.Target, declared.TargetDigest = packed("app")
 	declared.Previous, declared.PreviousDigest = packed("old")
 	evil, evilDigest := packed("registry.evil.example/miner")
@@ -76,8 +78,8 @@ func TestInputDiffers(t *testing.T) {
 		"another version to return to":       func(in *Input) { in.Previous = evil },
 		"no version":                         func(in *Input) { in.Target = nil },
 		"what is no version":                 func(in *Input) { in.Target = []byte("x") },
-		"another queue":                      func(in *Input) { in.Parties = []PartyTarget{{Domain: "bob", Queue: "evil"}} },
-		"another party":                      func(in *Input) { in.Parties = []PartyTarget{{Domain: "eve", Queue: "q"}} },
+		"another queue":                      func(in *Input) { in.Parties = parties("bob", "evil") },
+		"another party":                      func(in *Input) { in.Parties = parties("eve", "q") },
 		"no approval":                        func(in *Input) { in.Policy.Order = OrderParallel },
 		"another engine":                     func(in *Input) { in.Engine.UID = "evil" },
 		"another generation (fencing token)": func(in *Input) { in.Generation = 99 },

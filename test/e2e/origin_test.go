@@ -59,7 +59,7 @@ func evil(ctx workflow.Context, in onward) error {
 func attack(t *testing.T, e *harness.Engine) attacker {
 	t.Helper()
 	w := worker.New(e.Workflows, evilQueue, worker.Options{})
-	for _, name := range []string{"Evil", workflows.TypeDeployPlan, workflows.TypeServiceRelease, workflows.TypeRollout} {
+	for _, name := range []string{"Evil", workflows.TypeDeployPlan} {
 		w.RegisterWorkflowWithOptions(evil, workflow.RegisterOptions{Name: name})
 	}
 	require.NoError(t, w.Start())
@@ -161,7 +161,8 @@ func TestForgedRollout_WritesNothing(t *testing.T) {
 	// with a state, by which nothing would be asked
 	forged.State = &machine.State{Stage: "steps"}
 	a.refused(workflows.TypeRollout, a.RolloutID("pay"), forged)
-	require.ErrorContains(t, a.continued(workflows.TypeRollout, a.RolloutID("pay"), forged), "is of type Evil on queue evil")
+	require.ErrorContains(t, a.continued(workflows.TypeRollout, a.RolloutID("pay"), forged),
+		"is of type Evil on queue evil")
 	forged.State = nil
 	require.ErrorContains(t, a.continued(workflows.TypeRollout, a.RolloutID("victim"), forged), "has not started")
 
@@ -181,8 +182,8 @@ func TestForgedRollout_WritesNothing(t *testing.T) {
 // restart starts a real rollout again, as an operator may after it was terminated.
 func (a attacker) restart(in workflows.RolloutInput) {
 	a.t.Helper()
-	_, err := a.Workflows.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{ID: a.RolloutID(in.Spec.Name),
-		TaskQueue: workflows.QueueEngine, TypedSearchAttributes: workflows.RolloutAttributes(in.Spec),
+	_, err := a.Workflows.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{
+		ID: a.RolloutID(in.Spec.Name), TaskQueue: workflows.QueueEngine, TypedSearchAttributes: workflows.RolloutAttributes(in.Spec),
 		Memo: map[string]any{workflows.MemoRecord: in.Record}}, workflows.TypeRollout, in)
 	require.NoError(a.t, err)
 }
@@ -207,8 +208,10 @@ func TestForgedTask_WritesNothing(t *testing.T) {
 	const again, none = "again", "task/none"
 	forged := task
 	forged.Task = "none"
-	require.ErrorContains(t, a.start(workflows.QueueEngine, workflows.TypeDeployPlan, none, forged), "there is no record")
-	require.ErrorContains(t, a.start(workflows.QueueEngine, workflows.TypeDeployPlan, again, task), "is of workflow task/")
+	require.ErrorContains(t, a.start(workflows.QueueEngine, workflows.TypeDeployPlan, none, forged),
+		"there is no record")
+	require.ErrorContains(t, a.start(workflows.QueueEngine, workflows.TypeDeployPlan, again, task),
+		"is of workflow task/")
 	for _, state := range []*workflows.DeployPlanState{nil, {}} {
 		task.State = state
 		require.ErrorContains(t, a.start(workflows.QueueEngine, workflows.TypeDeployPlan, plan.WorkflowID(id), task),
