@@ -140,8 +140,8 @@ func (l *loop[C]) concurrently(do func(ctx workflow.Context) (take func())) {
 	})
 }
 
-// checkOrigin checks beside the loop that the engine has started the workflow, and then calls do, unless the workflow is
-// dismissed. Commands that arrive meanwhile are taken: they change only the machine.
+// checkOrigin checks beside the loop that the engine has started the workflow, and then calls do, unless the workflow
+// is dismissed. Commands that arrive meanwhile are taken: they change only the machine.
 func (l *loop[C]) checkOrigin(asked origin.Request, continues bool, do func(ctx workflow.Context) (take func())) {
 	l.concurrently(func(ctx workflow.Context) func() {
 		if refusal := checkOrigin(ctx, asked, continues); refusal != "" {

@@ -92,7 +92,8 @@ type DeployPlanInput struct {
 	Engine workload.Engine `json:"engine,omitzero"`
 }
 
-// Digest identifies the input with which a task is started: its record has it. A run that continued as new has the same.
+// Digest identifies the input with which a task is started: its record has it. A run that continued as new has the
+// same.
 func (in DeployPlanInput) Digest() string {
 	in.State = nil
 	return origin.Digest(in)

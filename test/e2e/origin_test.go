@@ -183,8 +183,9 @@ func TestForgedRollout_WritesNothing(t *testing.T) {
 func (a attacker) restart(in workflows.RolloutInput) {
 	a.t.Helper()
 	_, err := a.Workflows.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{
-		ID: a.RolloutID(in.Spec.Name), TaskQueue: workflows.QueueEngine, TypedSearchAttributes: workflows.RolloutAttributes(in.Spec),
-		Memo: map[string]any{workflows.MemoRecord: in.Record}}, workflows.TypeRollout, in)
+		ID: a.RolloutID(in.Spec.Name), TaskQueue: workflows.QueueEngine,
+		TypedSearchAttributes: workflows.RolloutAttributes(in.Spec),
+		Memo:                  map[string]any{workflows.MemoRecord: in.Record}}, workflows.TypeRollout, in)
 	require.NoError(a.t, err)
 }
 
