@@ -13,6 +13,9 @@ func checkOrigin(ctx workflow.Context, asked origin.Request, continues bool) (re
 	info := workflow.GetInfo(ctx)
 	asked.WorkflowID, asked.Type = info.WorkflowExecution.ID, info.WorkflowType.Name
 	switch {
+	case info.CronSchedule != "" || info.RetryPolicy != nil:
+		// the server would run the same input again, and that run would continue one of the engine's
+		return "the engine has not started this workflow: it starts none with a cron schedule or a retry policy"
 	case continues && info.ContinuedExecutionRunID == "":
 		return "the engine has not started this workflow: it has the state of a run before, and there was none"
 	case continues:

@@ -3,6 +3,8 @@ package centre
 import (
 	"context"
 
+	enumspb "go.temporal.io/api/enums/v1"
+
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/catalog"
@@ -18,8 +20,12 @@ func (a *Activities) CheckOrigin(ctx context.Context, in origin.Request) (origin
 }
 
 func (a *Activities) checkOrigin(ctx context.Context, in origin.Request) (refusal string, err error) {
-	if before, continues := in.Continued(); continues {
-		return a.checkRun(ctx, before, in.Type)
+	if in.FormerRun != "" {
+		seen, err := a.seen(ctx, origin.Run{WorkflowID: in.WorkflowID, RunID: in.FormerRun})
+		if err != nil {
+			return "", err
+		}
+		return in.CheckFormer(seen, catalog.EngineQueue), nil
 	}
 	byParent := true
 	if in.Record != "" {
@@ -35,19 +41,23 @@ func (a *Activities) checkOrigin(ctx context.Context, in origin.Request) (refusa
 	if refusal != "" || !byParent {
 		return refusal, nil
 	}
-	return a.checkRun(ctx, *in.Parent, in.ParentType)
+	seen, err := a.seen(ctx, *in.Parent)
+	if err != nil {
+		return "", err
+	}
+	return origin.CheckRun(*in.Parent, seen, in.ParentType, catalog.EngineQueue), nil
 }
 
-// checkRun asks Temporal whether a run is one of the engine's, of that type.
-func (a *Activities) checkRun(ctx context.Context, run origin.Run, wanted string) (refusal string, err error) {
+// seen returns what Temporal has of a run; nil if it does not have it.
+func (a *Activities) seen(ctx context.Context, run origin.Run) (*origin.Seen, error) {
 	described, err := execution.Describe(ctx, a.temporal, run.WorkflowID, run.RunID)
-	if err != nil {
-		return "", failure.New(failure.Unreachable, "Temporal does not answer: %v", err)
+	switch {
+	case err != nil:
+		return nil, failure.New(failure.Unreachable, "Temporal does not answer: %v", err)
+	case described == nil:
+		return nil, nil
 	}
-	var seen *origin.Seen
-	if described != nil {
-		seen = &origin.Seen{Type: described.GetWorkflowExecutionInfo().GetType().GetName(),
-			Queue: described.GetExecutionConfig().GetTaskQueue().GetName()}
-	}
-	return origin.CheckRun(run, seen, wanted, catalog.EngineQueue), nil
+	info := described.GetWorkflowExecutionInfo()
+	return &origin.Seen{Type: info.GetType().GetName(), Queue: described.GetExecutionConfig().GetTaskQueue().GetName(),
+		Continued: info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW}, nil
 }

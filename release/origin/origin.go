@@ -57,12 +57,6 @@ func Digest(input any) string {
 	return digest.Of(string(canonical))
 }
 
-// Continued is the run before, if the workflow continues one. The engine's code continues only a run whose start was
-// checked, so the run before needs no other proof than to be the engine's.
-func (q Request) Continued() (before Run, is bool) {
-	return Run{q.WorkflowID, q.FormerRun}, q.FormerRun != ""
-}
-
 // CheckRecord decides by the release's record; nil: there is none. byParent is true if the record leaves the decision
 // to the parent: the record of a plan's rollout is written before the input is complete.
 func (q Request) CheckRecord(record *v1alpha1.ReleaseRecord) (refusal string, byParent bool) {
@@ -107,10 +101,21 @@ func (q Request) CheckParent() string {
 	return ""
 }
 
-// Seen is what Temporal has of a run: its type and its task queue.
+// Seen is what Temporal has of a run: its type, its task queue, and whether it has continued as new.
 type Seen struct {
-	Type  string
-	Queue string
+	Type      string
+	Queue     string
+	Continued bool
+}
+
+// CheckFormer decides by the run before, if the workflow continues one. The engine's code continues only a run whose
+// start was checked, so the run before needs no other proof than to be the engine's, and to have continued as new.
+func (q Request) CheckFormer(seen *Seen, queue string) string {
+	before := Run{q.WorkflowID, q.FormerRun}
+	if refusal := CheckRun(before, seen, q.Type, queue); refusal != "" || seen.Continued {
+		return refusal
+	}
+	return fmt.Sprintf(notStarted+": run %s of %s has not continued as new", before.RunID, before.WorkflowID)
 }
 
 // CheckRun decides whether a run is one of the engine's, of the type that is expected: only the engine's workers

@@ -110,9 +110,14 @@ func TestCheckRun(t *testing.T) {
 	require.Contains(t, origin.CheckRun(run, &origin.Seen{Type: "Preflight", Queue: queue}, "DeployPlan", queue),
 		"is of type Preflight on queue slipway")
 	require.Contains(t, origin.CheckRun(run, nil, "DeployPlan", queue), "Temporal no longer has run r")
-	before, continues := origin.Request{WorkflowID: "task/shop-1", FormerRun: "r"}.Continued()
-	require.True(t, continues)
-	require.Equal(t, run, before)
-	_, continues = origin.Request{WorkflowID: "task/shop-1"}.Continued()
-	require.False(t, continues)
+
+	q := origin.Request{WorkflowID: "task/shop-1", FormerRun: "r", Type: "DeployPlan"}
+	seen := &origin.Seen{Type: "DeployPlan", Queue: queue, Continued: true}
+	require.Empty(t, q.CheckFormer(seen, queue))
+	seen.Continued = false
+	require.Contains(t, q.CheckFormer(seen, queue), "run r of task/shop-1 has not continued as new",
+		"a cron schedule repeats a refused start")
+	seen.Type = "Evil"
+	require.Contains(t, q.CheckFormer(seen, queue), "is of type Evil")
+	require.Contains(t, q.CheckFormer(nil, queue), "Temporal no longer has run r")
 }

@@ -111,6 +111,20 @@ func (a attacker) continued(kind, id string, input any) error {
 	return a.start(evilQueue, "Evil", id, onward{Type: kind, ID: id, Input: raw})
 }
 
+// repeated starts a rollout by a cron schedule: its later runs have a run before, of the engine's type and queue.
+func (a attacker) repeated(id string, input any) {
+	a.t.Helper()
+	run, err := a.Workflows.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{ID: id,
+		TaskQueue: workflows.QueueEngine, CronSchedule: "@every 1s"}, workflows.TypeRollout, input)
+	require.NoError(a.t, err)
+	require.Eventually(a.t, func() bool {
+		newest, err := a.Workflows.DescribeWorkflowExecution(context.Background(), id, "")
+		return err == nil && newest.GetWorkflowExecutionInfo().GetExecution().GetRunId() != run.GetRunID()
+	}, harness.Patience, harness.Tick, "the schedule repeats it")
+	time.Sleep(3 * time.Second)
+	require.NoError(a.t, a.Workflows.TerminateWorkflow(context.Background(), id, "", "seen"))
+}
+
 // firstInput reads the input of a workflow, as every client that may read Temporal can.
 func (a attacker) firstInput(id string, into any) {
 	a.t.Helper()
@@ -163,6 +177,7 @@ func TestForgedRollout_WritesNothing(t *testing.T) {
 	a.refused(workflows.TypeRollout, a.RolloutID("pay"), forged)
 	require.ErrorContains(t, a.continued(workflows.TypeRollout, a.RolloutID("pay"), forged),
 		"is of type Evil on queue evil")
+	a.repeated(a.RolloutID("pay"), forged)
 	forged.State = nil
 	require.ErrorContains(t, a.continued(workflows.TypeRollout, a.RolloutID("victim"), forged), "has not started")
 
