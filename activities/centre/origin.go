@@ -4,12 +4,14 @@ import (
 	"context"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/origin"
+	"slipway.io/slipway/release/v1alpha1"
 )
 
 // CheckOrigin reports whether the engine has started a workflow. While the home cluster or Temporal does not answer, it
@@ -28,9 +30,9 @@ func (a *Activities) checkOrigin(ctx context.Context, in origin.Request) (refusa
 		return in.CheckFormer(seen, catalog.EngineQueue), nil
 	}
 	byParent := true
-	if in.Record != "" {
-		record, err := a.store.GetRelease(ctx, in.Record)
-		if err = failure.Ignore(err, failure.NotFound); err != nil {
+	if in.Kind != "" {
+		record, err := a.record(ctx, in.Record)
+		if err != nil {
 			return "", err
 		}
 		refusal, byParent = in.CheckRecord(record)
@@ -46,6 +48,15 @@ func (a *Activities) checkOrigin(ctx context.Context, in origin.Request) (refusa
 		return "", err
 	}
 	return origin.CheckRun(*in.Parent, seen, in.ParentType, catalog.EngineQueue), nil
+}
+
+// record returns the record of that name; nil if there is none.
+func (a *Activities) record(ctx context.Context, name string) (*v1alpha1.ReleaseRecord, error) {
+	if name == "" || len(path.IsValidPathSegmentName(name)) > 0 { // no object can have it
+		return nil, nil
+	}
+	record, err := a.store.GetRelease(ctx, name)
+	return record, failure.Ignore(err, failure.NotFound)
 }
 
 // seen returns what Temporal has of a run; nil if it does not have it.

@@ -163,7 +163,7 @@ func TestForgedRollout_WritesNothing(t *testing.T) {
 	for i := range forged.Spec.Strategy.Steps {
 		forged.Spec.Strategy.Steps[i].PauseSeconds = new(int64)
 	}
-	for _, record := range []string{"", "rollout-forged", "no/record", real.Record} {
+	for _, record := range []string{"", "rollout-forged", "no/record", "..", real.Record} {
 		forged.Record = record
 		a.refused(workflows.TypeRollout, a.RolloutID("victim"), forged)
 	}
