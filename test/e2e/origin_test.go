@@ -49,7 +49,7 @@ type onward struct {
 // evil is the attacker's own workflow, whatever type it claims to have.
 func evil(ctx workflow.Context, in onward) error {
 	if !in.Child {
-		return workflow.NewContinueAsNewError(workflow.WithTaskQueue(ctx, workflows.QueueEngine), in.Type, in.Input)
+		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, workflows.QueueEngine), in.Type, in.Input)
 	}
 	return workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: in.ID,
 		TaskQueue: workflows.QueueEngine}), in.Type, in.Input).Get(ctx, nil)
@@ -210,7 +210,7 @@ func TestForgedTask_WritesNothing(t *testing.T) {
 	a := attack(t, harness.Start(t, harness.Options{}))
 	a.Deployment("one", 1, nil)
 	a.WaitReadyPods("one", 1)
-	a.PutService("one", "", "one")
+	a.PutService("one", "", "Deployment/one")
 	a.PutPlan("shop", "deployPlanItems:\n- {serviceId: one, deployment: RESTART}\n")
 	id := a.Execute("shop")
 	a.WaitTask(id, plan.TaskSucceeded)
