@@ -25,6 +25,7 @@ import (
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/workflows"
 )
@@ -155,7 +156,7 @@ func TestForgedRollout_WritesNothing(t *testing.T) {
 	a.firstInput(a.RolloutID("pay"), &real)
 	require.Equal(t, status.Record, real.Record)
 	a.Subject(harness.Deployment, "victim", nil)
-	victim := a.deployment(a.Apps, "victim").ResourceVersion
+	victim := a.deployment(a.Apps, "victim").Generation
 
 	forged := real
 	forged.Spec.Name, forged.Spec.WorkloadRef.Name = "victim", "victim"
@@ -182,7 +183,9 @@ func TestForgedRollout_WritesNothing(t *testing.T) {
 	require.ErrorContains(t, a.continued(workflows.TypeRollout, a.RolloutID("victim"), forged), "has not started")
 
 	time.Sleep(2 * time.Second) // a write would have come
-	require.Equal(t, victim, a.deployment(a.Apps, "victim").ResourceVersion, "the victim was not written")
+	after := a.deployment(a.Apps, "victim")
+	require.Equal(t, victim, after.Generation, "the victim was not written")
+	require.NotContains(t, after.Annotations, workload.AnnotationClaimedBy, "and not claimed")
 	pay := a.deployment(a.Apps, "pay")
 	require.False(t, pay.Spec.Template.Spec.HostPID)
 
