@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -161,6 +162,7 @@ func TestForgedRollout_WritesNothing(t *testing.T) {
 	forged := real
 	forged.Spec.Name, forged.Spec.WorkloadRef.Name = "victim", "victim"
 	forged.Spec.Change.TemplatePatch, forged.Actor = privileged, "cfo@example.com"
+	forged.Spec.Strategy.Steps = slices.Clone(real.Spec.Strategy.Steps)
 	for i := range forged.Spec.Strategy.Steps {
 		forged.Spec.Strategy.Steps[i].PauseSeconds = new(int64)
 	}
