@@ -10,11 +10,14 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/store/servinginput"
+	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/workflows"
 )
 
@@ -44,14 +47,28 @@ func registerServingParty(w worker.Worker) {
 // approval.
 func (e *engine) updateServing(kd *kuscia.KusciaDeployment) serving.View {
 	e.t.Helper()
-	in := serving.Input{ID: kd.Name, UID: string(kd.UID), Generation: kd.Generation, Kind: serving.KindUpdate,
-		TargetDigest: "new", PreviousDigest: "old", UnreachableBudgetSeconds: 5,
-		Policy: serving.Policy{Order: serving.OrderSequential, Approval: serving.ApprovalBetweenParties}}
-	for _, p := range kd.Spec.Parties {
-		in.Parties = append(in.Parties, serving.PartyTarget{Domain: p.DomainID, Role: p.Role,
-			Deployment: serving.DeploymentName(kd.Name, p.Role), Queue: catalog.PartyQueue(catalog.DefaultParty)})
-	}
-	_, err := e.temporal.ExecuteWorkflow(e.t.Context(),
+	ctx, kube := e.t.Context(), harness.SharedStack(e.t).Kube
+	bob := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kd.Spec.Parties[1].DomainID}}
+	_, err := kube.CoreV1().Namespaces().Create(ctx, bob, metav1.CreateOptions{})
+	require.NoError(e.t, err)
+	e.t.Cleanup(func() {
+		_ = kube.CoreV1().Namespaces().Delete(context.Background(), bob.Name, metav1.DeleteOptions{})
+	})
+	require.NoError(e.t, e.store.AnnotateServing(ctx, kd, serving.AnnotationPolicy,
+		`{"order":"sequential","approval":"betweenParties"}`))
+	kd = e.storedServing(kd.Name)
+	old := serving.Version{ID: kd.Name, UID: string(kd.UID), Spec: kd.Spec}
+	kd.Status.Served = &kuscia.Served{Generation: 1}
+	kd.Status.Served.Version, err = old.Pack()
+	require.NoError(e.t, err)
+	kd.Status.Served.Digest, err = old.Digest()
+	require.NoError(e.t, err)
+	require.NoError(e.t, e.store.UpdateServingStatus(ctx, kd))
+	in, refusals, err := servinginput.Of(ctx, e.store, kd, serving.KindUpdate)
+	require.NoError(e.t, err)
+	require.Empty(e.t, refusals)
+	in.UnreachableBudgetSeconds = 5
+	_, err = e.temporal.ExecuteWorkflow(e.t.Context(),
 		client.StartWorkflowOptions{ID: serving.WorkflowPrefix(kd.Name) + "1", TaskQueue: workflows.QueueEngine},
 		workflows.TypeServing, in)
 	require.NoError(e.t, err)

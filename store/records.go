@@ -84,6 +84,16 @@ func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]*v1a
 	return newestFirst(found), err
 }
 
+// SetInputDigest writes the digest of the input with which a release is started into its record.
+func (s *Store) SetInputDigest(ctx context.Context, name, digest string) error {
+	written, err := patch(ctx, s.records, name, map[string]any{"spec": map[string]any{"inputDigest": digest}})
+	if err != nil {
+		return asFailure(err, "record "+name)
+	}
+	s.awaitCached(ctx, written.Name, written.ResourceVersion)
+	return nil
+}
+
 // CompleteRelease writes the outcome of a release into its record. The first outcome is kept: completing a complete
 // record changes nothing.
 func (s *Store) CompleteRelease(ctx context.Context, kind, name string, outcome v1alpha1.ReleaseOutcome) error {

@@ -9,8 +9,10 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/window"
 )
 
@@ -32,9 +34,7 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 	if err := r.registerHandlers(state, "The whole task: its state, why, and each service."); err != nil {
 		return DeployPlanResult{}, err
 	}
-	if in.State == nil {
-		r.begin()
-	}
+	r.begin()
 	switch again, err := r.run(); {
 	case err != nil:
 		return DeployPlanResult{}, err
@@ -43,6 +43,8 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 			writeMemo(r.ctx, MemoStartedAt, *at)
 		}
 		return DeployPlanResult{}, workflow.NewContinueAsNewError(r.ctx, TypeDeployPlan, r.nextInput())
+	case r.foreign:
+		return DeployPlanResult{}, errOrigin(r.dismissed)
 	}
 	result := DeployPlanResult{State: r.task.State, Reason: r.task.Reason}
 	if result.State == plan.TaskFailed {
@@ -90,8 +92,9 @@ type taskRun struct {
 	recording, recorded bool
 	// askingWindow is true while the task's times are evaluated.
 	askingWindow bool
-	// beginSettled is true once it is decided whether the task may run.
-	beginSettled bool
+	// admitted is true once it is known that the engine has started the task, beginSettled once it is decided whether
+	// the task may run.
+	admitted, beginSettled bool
 }
 
 func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
@@ -99,7 +102,6 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 		loop:     newLoop(ctx, planMenu, plan.Command{Verb: plan.VerbStop, Reason: reasonCancelled}),
 		in:       in,
 		children: make([]workflow.ChildWorkflowFuture, len(in.Items)), abandoned: make([]bool, len(in.Items)),
-		beginSettled: in.State != nil,
 	}
 	services := make([]plan.ServiceStatus, len(in.Items))
 	for n, it := range in.Items {
@@ -126,7 +128,7 @@ func (r *taskRun) idle() bool {
 	return r.beginSettled && !r.machine.Finished() && r.machine.Running() == 0 && !r.askingWindow
 }
 
-func (r *taskRun) done() bool { return r.recorded }
+func (r *taskRun) done() bool { return r.recorded || r.dismissed != "" }
 
 // nextWake: a task waits for messages and for its release windows only.
 func (r *taskRun) nextWake() (until time.Time, summary string) {
@@ -144,9 +146,16 @@ func (r *taskRun) nextInput() any {
 	return in
 }
 
-// begin checks whether this task is the current one of its plan. The loop keeps serving meanwhile.
+// begin checks whether the engine has started this task, and whether it is the current one of its plan; a run that
+// continues as new has been the current one. The loop keeps serving meanwhile.
 func (r *taskRun) begin() {
-	r.concurrently(func(ctx workflow.Context) func() {
+	continues := r.in.State != nil
+	r.checkOrigin(origin.Request{Kind: v1alpha1.KindTask, Record: v1alpha1.RecordName(v1alpha1.KindTask, r.in.Task),
+		InputDigest: r.in.Digest()}, continues, func(ctx workflow.Context) func() {
+		r.admitted = true
+		if continues {
+			return func() { r.beginSettled = true }
+		}
 		var result operation.BeginTaskResult
 		err := perform(withActivity(ctx, centreForever, "check that this is the plan's live task"),
 			operation.ActivityBeginTask, r.request(), &result)
@@ -202,6 +211,9 @@ func (r *taskRun) settleBegin(result operation.BeginTaskResult, err error) {
 // act starts the items that may start, makes interrupted items give up when the task is stopping or has failed, and
 // ends the task when no item is left.
 func (r *taskRun) act() {
+	if !r.admitted {
+		return
+	}
 	now := workflow.Now(r.ctx)
 	if !r.askingWindow && r.machine.NeedsWindowCheck(now) && !r.draining() {
 		r.askOpening(now)
@@ -326,7 +338,7 @@ const WaitingForResume = "resume"
 
 func (r *taskRun) listed() listing {
 	r.show()
-	l := listing{state: string(r.task.State)}
+	l := listing{state: string(r.task.State), skipPublish: r.foreign}
 	switch r.task.State {
 	case plan.TaskPaused, plan.TaskInterrupted:
 		l.waitingFor = WaitingForResume

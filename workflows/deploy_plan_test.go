@@ -22,6 +22,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
@@ -30,6 +31,7 @@ import (
 // stage is a test environment in which time is skipped and the outside world is scripted.
 type stage struct {
 	*testsuite.TestWorkflowEnvironment
+	origins
 	t *testing.T
 	// run plays workload.Run; by default each operation succeeds at once.
 	run func(request operation.Request) (workload.Result, error)
@@ -76,6 +78,7 @@ func newStage(t *testing.T) *stage {
 		return workload.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
 	}
 	register := func(name string, fn any) { s.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name}) }
+	register(origin.ActivityCheck, s.checkOrigin)
 	register(operation.ActivityBeginTask, func(context.Context, operation.TaskRequest) (operation.BeginTaskResult,
 		error) {
 		return operation.BeginTaskResult{Superseded: s.superseded}, nil

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/origin"
 )
 
 // driver is what a workflow type adds to the common loop. C is the type of its commands.
@@ -68,6 +69,8 @@ type loop[C any] struct {
 	// commands are refused with it and not recorded.
 	forceNewRun bool
 	dismissed   string
+	// foreign is true if the engine has not started the workflow, and dismissed says why: it is not counted.
+	foreign bool
 	// tooLarge is true when the state does not fit into the input of a next run: the workflow ends in this run.
 	tooLarge bool
 	meter    meter
@@ -93,7 +96,7 @@ func newLoop[C any](ctx workflow.Context, menu menu[C], stop C) *loop[C] {
 func (l *loop[C]) run() (again bool, err error) {
 	again, err = l.rounds()
 	l.meter.recordElapsed()
-	if !again && err == nil {
+	if !again && err == nil && !l.foreign {
 		end := l.driver.listed()
 		l.meter.finished(cmp.Or(end.endState, end.state))
 	}
@@ -134,6 +137,17 @@ func (l *loop[C]) concurrently(do func(ctx workflow.Context) (take func())) {
 	workflow.Go(l.ctx, func(ctx workflow.Context) {
 		take := do(ctx) // meanwhile others add results
 		l.results = append(l.results, take)
+	})
+}
+
+// checkOrigin checks beside the loop that the engine has started the workflow, and then calls do, unless the workflow
+// is dismissed. Commands that arrive meanwhile are taken: they change only the machine.
+func (l *loop[C]) checkOrigin(asked origin.Request, continues bool, do func(ctx workflow.Context) (take func())) {
+	l.concurrently(func(ctx workflow.Context) func() {
+		if refusal := checkOrigin(ctx, asked, continues); refusal != "" {
+			return func() { l.dismissed, l.foreign = refusal, true }
+		}
+		return do(ctx)
 	})
 }
 

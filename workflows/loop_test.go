@@ -161,6 +161,9 @@ func (l liveType) runOn(t *testing.T, prepare func(env *testsuite.TestWorkflowEn
 	in := l.input
 	for runs = 1; runs < 10; runs++ {
 		env, upserts := l.stage(t)
+		if runs > 1 {
+			env.SetContinuedExecutionRunID("before")
+		}
 		prepare(env, runs, upserts)
 		env.ExecuteWorkflow(l.name, in)
 		var again *workflow.ContinueAsNewError

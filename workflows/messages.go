@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
@@ -42,6 +43,9 @@ const (
 	TypeTaskFailed    = "TaskFailed"
 	TypeRolloutFailed = "RolloutFailed"
 )
+
+// TypeNotStarted is the error type of a workflow that the engine has not started: it closes at once and writes nothing.
+const TypeNotStarted = "NotStartedByEngine"
 
 // The SlipwayKind of each. SlipwayState is a task's state, a rollout's phase or a serving operation's stage;
 // SlipwayName is the name or ID.
@@ -86,6 +90,13 @@ type DeployPlanInput struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// Engine is the engine that runs the task, for its claims.
 	Engine workload.Engine `json:"engine,omitzero"`
+}
+
+// Digest identifies the input with which a task is started: its record has it. A run that continued as new has the
+// same.
+func (in DeployPlanInput) Digest() string {
+	in.State = nil
+	return origin.Digest(in)
 }
 
 // DeployPlanState is the state of a task that continues as new. No item runs then.
@@ -241,6 +252,13 @@ type RolloutInput struct {
 	Newer *RolloutInput `json:"newer,omitempty"`
 	// Engine is the engine that runs the release, for its claim.
 	Engine workload.Engine `json:"engine,omitzero"`
+}
+
+// Digest identifies the input with which a rollout is started: its record has it. A run that continued as new has the
+// same.
+func (in RolloutInput) Digest() string {
+	in.State, in.Newer = nil, nil
+	return origin.Digest(in)
 }
 
 // RolloutVerbRequest is the payload of every verb of a rollout, as Update and as Signal. All fields are optional.

@@ -194,6 +194,7 @@ func TestDeployPlanContinuesAsNewWhileItWaits(t *testing.T) {
 	s = newStage(t)
 	asked = s.asked()
 	s.SetStartTime(begins.Add(2 * time.Hour))
+	s.SetContinuedExecutionRunID("before")
 	s.RegisterDelayedCallback(func() {
 		require.Equal(t, "window", s.task().WaitingFor.Kind)
 		require.Equal(t, begins, s.task().WaitingFor.Since.UTC(), "waiting since the first run")

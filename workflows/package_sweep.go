@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/source"
 )
 
@@ -29,6 +30,9 @@ const (
 // started after an item that used the store; nothing waits for it.
 func PackageSweep(ctx workflow.Context, in PackageSweepInput) (source.Removed, error) {
 	var removed source.Removed
+	if refusal := checkOrigin(ctx, origin.Request{ParentType: TypeServiceRelease}, false); refusal != "" {
+		return removed, errOrigin(refusal)
+	}
 	wait := sweepEvery
 	for after := ""; ; {
 		seen, err := sweepRound(ctx, in, after, &removed)

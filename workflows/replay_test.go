@@ -56,9 +56,11 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 // wantedContents is what the recorded histories of each workflow type must contain: every action and every kind of
 // failure that it can meet.
 var wantedContents = map[string][]string{
-	TypeDeployPlan: {"activity home.BeginTask", "activity home.CompleteRecord", "activity home.NextOpening",
+	TypeDeployPlan: {"marker LocalActivity home.CheckOrigin",
+		"activity home.BeginTask", "activity home.CompleteRecord", "activity home.NextOpening",
 		"child ServiceRelease", "update approve", "update pause", "update resume", "update stop"},
-	TypeServiceRelease: {"activity home.LoadItem", "activity workload.Run", "activity workload.Restore",
+	TypeServiceRelease: {"marker LocalActivity home.CheckOrigin",
+		"activity home.LoadItem", "activity workload.Run", "activity workload.Restore",
 		"activity home.ClaimHolder", "activity rollout.Preflight", "activity home.RecordRollout",
 		"activity home.WithdrawRollout", "child Rollout", "activity source.Fetch", "activity source.Confirm",
 		"activity source.Resolve", "activity source.Build", "failure Refused", "failure WorkloadFailed",
@@ -66,7 +68,8 @@ var wantedContents = map[string][]string{
 		"failure Forbidden"},
 	TypePreflight: {"activity workload.Preflight", "activity workload.Diff", "activity rollout.Preflight",
 		"timeout ScheduleToStart"},
-	TypeRollout: {"activity rollout.Leg", "leg begin", "leg move", "leg route", "leg finish", "cancelled rollout.Leg",
+	TypeRollout: {"marker LocalActivity home.CheckOrigin",
+		"activity rollout.Leg", "leg begin", "leg move", "leg route", "leg finish", "cancelled rollout.Leg",
 		"activity home.ClaimHolder", "activity home.HoldTraffic", "activity home.LeaveTraffic",
 		"activity home.NextOpening", "marker LocalActivity home.CompleteRollout",
 		"marker LocalActivity PublishRollout", "signal slipway.observed", "update approve", "update pause",
@@ -80,5 +83,6 @@ var wantedContents = map[string][]string{
 		"signal supersede", "update approve", "update pause", "update resume", "update stop"},
 	TypeServingStatuses: {"activity home.ObserveServings", "signal observed-many"},
 	TypeServingCheck:    {"activity party.Check", "activity home.ExpectedServings"},
-	TypePackageSweep:    {"activity home.UnrecordedPackages", "activity source.Unnamed", "activity source.Remove"},
+	TypePackageSweep: {"marker LocalActivity home.CheckOrigin",
+		"activity home.UnrecordedPackages", "activity source.Unnamed", "activity source.Remove"},
 }

@@ -13,11 +13,13 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/window"
 	"slipway.io/slipway/release/workload"
 )
@@ -42,9 +44,15 @@ func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 		readDetach), r.handleUpdate(replanEntry, readReplan)); err != nil {
 		return RolloutResult{}, err
 	}
+	r.checkOrigin(origin.Request{Kind: v1alpha1.KindRollout, Record: in.Record, InputDigest: in.Digest(), Task: in.Task,
+		ParentType: TypeServiceRelease}, in.State != nil, func(workflow.Context) func() {
+		return func() { r.admitted = true }
+	})
 	switch again, err := r.run(); {
 	case err != nil:
 		return RolloutResult{}, err
+	case r.foreign:
+		return RolloutResult{}, errOrigin(r.dismissed)
 	case again:
 		return RolloutResult{}, workflow.NewContinueAsNewError(r.ctx, TypeRollout, r.nextInput())
 	case r.newer != nil:
@@ -67,6 +75,8 @@ type rolloutRun struct {
 	*loop[rollout.Command]
 	in      RolloutInput
 	machine *machine.Machine
+	// admitted is true once it is known that the engine has started the release.
+	admitted bool
 	// wanted is the machine's last requested action; running executes it.
 	wanted  machine.Action
 	running *runningAction
@@ -163,6 +173,9 @@ func readObserved(s *signal) (o rollout.Observed) {
 
 // act executes the machine's next action and updates the Rollout object.
 func (r *rolloutRun) act() {
+	if !r.admitted {
+		return
+	}
 	r.actOnWorkload()
 	r.object.publish()
 	r.countRestorations()
@@ -189,7 +202,9 @@ func (r *rolloutRun) idle() bool {
 	return r.running == nil && r.wanted.Kind == machine.ActWait && r.object.idle()
 }
 
-func (r *rolloutRun) done() bool { return r.machine.Finished() && r.object.idle() }
+func (r *rolloutRun) done() bool {
+	return r.dismissed != "" || r.admitted && r.machine.Finished() && r.object.idle()
+}
 
 func (r *rolloutRun) nextWake() (until time.Time, summary string) {
 	// regardless of whether the Rollout object is up to date
@@ -208,7 +223,7 @@ func (r *rolloutRun) nextInput() any {
 // listed omits the short waits for pods and traffic: each update is a history event.
 func (r *rolloutRun) listed() listing {
 	s := r.machine.Status()
-	now := listing{state: string(s.Phase)}
+	now := listing{state: string(s.Phase), skipPublish: r.foreign}
 	w := s.WaitingFor
 	short := w == nil || w.Kind == rollout.WaitTraffic || w.Kind == rollout.WaitPods && !r.machine.PodStuck() ||
 		r.starting(s) || w.Kind == rollout.WaitWindow && r.running != nil

@@ -19,6 +19,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -28,6 +29,7 @@ import (
 // fakeParty plays a party's worker and the centre: it keeps pods and routes, and records the calls in order.
 type fakeParty struct {
 	*testsuite.TestWorkflowEnvironment
+	origins
 	t *testing.T
 	// size is the workload's size, updated the number of new pods, share the new version's share of the traffic.
 	size, updated, share int32
@@ -64,6 +66,7 @@ func newPartyOf(t *testing.T, size int32, suite *testsuite.WorkflowTestSuite) *f
 	register := func(name string, fn any) {
 		p.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
+	register(origin.ActivityCheck, p.checkOrigin)
 	register(machine.ActivityLeg, p.leg)
 	register(rollout.ActivityHoldTraffic, p.hold)
 	register(rollout.ActivityLeaveTraffic, p.leave)
@@ -312,6 +315,9 @@ func (p *fakeParty) updateNow(name, id string, request any, answer *VerbResponse
 
 // run executes the rollout to its end.
 func (p *fakeParty) run(in RolloutInput) rollout.Status {
+	if in.State != nil {
+		p.SetContinuedExecutionRunID("before")
+	}
 	p.ExecuteWorkflow(TypeRollout, in)
 	require.True(p.t, p.IsWorkflowCompleted())
 	require.NotNil(p.t, p.recorded, "a rollout that ends writes its record")

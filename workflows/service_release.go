@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workload"
@@ -41,6 +42,10 @@ func ServiceRelease(ctx workflow.Context, in ServiceReleaseInput) (ServiceReleas
 		ctx.Done().Receive(wctx, nil)
 		r.abandoned = true // Temporal's Cancel means stop: running operations finish
 	})
+	if refusal := checkOrigin(r.ctx, origin.Request{Task: in.Task, ParentType: TypeDeployPlan},
+		in.State != nil); refusal != "" {
+		return ServiceReleaseResult{}, errOrigin(refusal)
+	}
 	result, continues := r.run()
 	if continues {
 		return ServiceReleaseResult{}, workflow.NewContinueAsNewError(r.ctx, TypeServiceRelease, r.nextInput())

@@ -110,6 +110,9 @@ func through(t *testing.T, in ServiceReleaseInput, prepare func(s *stage)) (resu
 		counters = append(counters, counter)
 		counter.watch(s)
 		prepare(s)
+		if in.State != nil {
+			s.SetContinuedExecutionRunID("before")
+		}
 		s.ExecuteWorkflow(TypeServiceRelease, in)
 		var again *workflow.ContinueAsNewError
 		if errors.As(s.GetWorkflowError(), &again) {

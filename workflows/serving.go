@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workload"
 )
@@ -139,6 +140,11 @@ func (s *servingRun) state() (ServingState, error) {
 
 // begin records that the operation has begun and waits until its predecessor has ended.
 func (s *servingRun) begin() error {
+	if s.in.Continued != nil {
+		if refusal := checkOrigin(s.ctx, origin.Request{}, true); refusal != "" {
+			return errOrigin(refusal)
+		}
+	}
 	if s.Begun {
 		return nil
 	}
@@ -154,6 +160,9 @@ func (s *servingRun) begin() error {
 		return nil
 	case found.Outdated:
 		s.dismiss("its spec has changed again: a newer operation handles it")
+		return nil
+	case found.Foreign != "":
+		s.dismiss(found.Foreign)
 		return nil
 	case found.Served != nil:
 		s.onServed(*found.Served)

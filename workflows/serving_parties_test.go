@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -25,6 +26,7 @@ import (
 // the calls in order.
 type fakeParties struct {
 	*testsuite.TestWorkflowEnvironment
+	origins
 	t *testing.T
 	// runs is the digest of the version that each domain runs; "" if it runs nothing.
 	runs map[string]string
@@ -67,6 +69,7 @@ func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties
 	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
 	p.SetTestTimeout(30 * time.Second)
 	register := func(name string, fn any) { p.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name}) }
+	register(origin.ActivityCheck, p.checkOrigin)
 	register(serving.ActivityPrepare, p.takes("prepare", func(serving.PartyRequest) {}))
 	register(serving.ActivityApply, p.takes("apply", func(r serving.PartyRequest) { p.runs[r.Domain] = r.Version }))
 	register(serving.ActivityCreate, p.creates)
@@ -243,6 +246,9 @@ func (p *fakeParties) state() ServingState {
 }
 
 func (p *fakeParties) run(in serving.Input) ServingResult {
+	if in.Continued != nil {
+		p.SetContinuedExecutionRunID("before")
+	}
 	p.ExecuteWorkflow(TypeServing, in)
 	require.True(p.t, p.IsWorkflowCompleted(), "the operation ends")
 	require.NoError(p.t, p.GetWorkflowError())

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/origin"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
@@ -31,6 +32,8 @@ type Activities struct {
 	temporal    client.Client
 	recordLimit int
 	versions    inputs
+	// foreign is foreignInput; tests of what follows replace it.
+	foreign func(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.NoteRequest) (string, error)
 
 	mu sync.Mutex
 	// snapshots are what tasks execute; mu makes several items of one task read it once.
@@ -50,9 +53,11 @@ type inputs interface {
 // NewActivities returns the activities of the centre's queue. reader reads the inputs of serving operations;
 // recordLimit is how many records are kept per subject.
 func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
-	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit,
+	a := &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit,
 		snapshots: lru.New(maxSnapshots), published: newWriteCache[*v1beta1.Rollout](maxPublished),
 		servings: newWriteCache[*kuscia.KusciaDeployment](maxServings)}
+	a.foreign = a.foreignInput
+	return a
 }
 
 // Register registers the activities with a worker of the centre's queue.
@@ -66,7 +71,7 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 		rollout.ActivityHoldTraffic: a.HoldTraffic, rollout.ActivityLeaveTraffic: a.LeaveTraffic,
 		serving.ActivityBegin: a.BeginServing, serving.ActivityNote: a.NoteServing,
 		serving.ActivityRelease: a.ReleaseServing, serving.ActivityObserveMany: a.ObserveServings,
-		serving.ActivityExpected: a.ExpectedServings,
+		serving.ActivityExpected: a.ExpectedServings, origin.ActivityCheck: a.CheckOrigin,
 	} {
 		w.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
 	}

@@ -18,6 +18,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store/servinginput"
 )
 
 // errUnchanged ends a change of a status that would change nothing.
@@ -84,6 +85,13 @@ func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (
 		if result.Served = otherServedVersion(kd, in); result.Served != nil {
 			return errUnchanged
 		}
+		var err error
+		if result.Foreign, err = a.foreign(ctx, kd, in); err != nil {
+			return err
+		}
+		if result.Foreign != "" {
+			return errUnchanged
+		}
 		if former != nil && !former.Done && former.WorkflowID != "" {
 			result.Predecessor = former
 			result.Predecessor.Former, result.Predecessor.WaitingFor, result.Predecessor.History = nil, nil, nil
@@ -106,11 +114,33 @@ func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (
 		return serving.BeginResult{NotFound: true}, nil
 	case err != nil:
 		return result, attempt.RetriedError(err)
-	case result.Outdated || result.Served != nil:
+	case result.Outdated || result.Served != nil || result.Foreign != "":
 		return result, nil
 	}
 	result.Unrecorded, err = a.recordServing(ctx, in)
 	return result, err
+}
+
+// foreignInput returns why an operation is not one that the engine has started for a serving as it is declared now; ""
+// if it is. A serving has no record before its operation begins: its input is compared with the one that the server
+// would start it with.
+func (a *Activities) foreignInput(ctx context.Context, kd *kuscia.KusciaDeployment,
+	in serving.NoteRequest) (string, error) {
+	started, err := a.versions.Input(ctx, in.Source)
+	switch {
+	case failure.Is(err, failure.NotFound): // the serving itself exists
+		return err.Error(), nil
+	case err != nil:
+		return "", err
+	}
+	if why := started.FitsState(kd, in.Operation.WorkflowID); why != "" {
+		return why, nil
+	}
+	declared, refusals, err := servinginput.Of(ctx, a.store, kd, started.Kind)
+	if err != nil || refusals != "" {
+		return refusals, err
+	}
+	return started.Differs(declared), nil
 }
 
 // otherServedVersion returns the last good version if it differs from the one that an operation was started with;

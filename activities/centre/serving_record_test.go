@@ -82,7 +82,7 @@ func TestServingOperation_IsRecorded(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
 	kd := newServing(t, store)
-	activities := centre.NewActivities(store, nil, fakeInputs{input: updateInput(t, kd.Name)}, 0)
+	activities := centre.NewActivities(store, nil, fakeInputs{input: updateInput(t, kd.Name)}, 0).TrustInputs()
 	note := operationOn(kd, serving.KindUpdate, "r1")
 	for range 2 { // an attempt that was killed after the first write is repeated
 		result, err := activities.BeginServing(ctx, note)
@@ -132,7 +132,7 @@ func TestServingOperation_IsNotRecorded_WhenItDoesNotBegin(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
 	kd := newServing(t, store)
-	activities := centre.NewActivities(store, nil, fakeInputs{input: updateInput(t, kd.Name)}, 0)
+	activities := centre.NewActivities(store, nil, fakeInputs{input: updateInput(t, kd.Name)}, 0).TrustInputs()
 	other, older := operationOn(kd, serving.KindUpdate, "r1"), operationOn(kd, serving.KindUpdate, "r2")
 	other.UID, older.Operation.Generation = "another", 0
 	for _, in := range []serving.NoteRequest{other, older} {
@@ -146,7 +146,8 @@ func TestServingOperation_Continues_WhenRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
 	kd := newServing(t, store)
-	refusing := centre.NewActivities(store, nil, fakeInputs{err: failure.New(failure.Forbidden, "may not be read")}, 0)
+	refusing := centre.NewActivities(store, nil, fakeInputs{err: failure.New(failure.Forbidden, "may not be read")},
+		0).TrustInputs()
 	note := operationOn(kd, serving.KindUpdate, "r1")
 	result, err := refusing.BeginServing(ctx, note)
 	require.NoError(t, err, "the operation continues")
@@ -161,11 +162,11 @@ func TestServingOperation_Continues_WhenRecordIsRefused(t *testing.T) {
 	require.True(t, now.Status.Operation.Done, "the status is written anyway")
 
 	unreachable := centre.NewActivities(store, nil, fakeInputs{err: failure.New(failure.Unreachable, "is unreachable")},
-		0)
+		0).TrustInputs()
 	_, err = unreachable.BeginServing(ctx, operationOn(kd, serving.KindUpdate, "r2"))
 	require.ErrorContains(t, err, "is unreachable", "an unreachable home cluster is retried")
 
-	working := centre.NewActivities(store, nil, fakeInputs{input: updateInput(t, kd.Name)}, 0)
+	working := centre.NewActivities(store, nil, fakeInputs{input: updateInput(t, kd.Name)}, 0).TrustInputs()
 	require.NoError(t, working.NoteServing(ctx, note))
 	require.Equal(t, serving.StateSucceeded, releaseIn(t, servingRecords(t, store, kd.Name)[0]).State,
 		"the record that was refused at the start is written at the end")
@@ -179,7 +180,7 @@ func TestServingDeletion_IsCompletedAtItsEnd(t *testing.T) {
 	require.NoError(t, store.DeleteServing(ctx, kd))
 	in := serving.Input{ID: kd.Name, Kind: serving.KindDelete, Generation: 3,
 		Parties: []serving.PartyTarget{{Domain: "alice", Deployment: kd.Name}}}
-	activities := centre.NewActivities(store, nil, fakeInputs{input: in}, 0)
+	activities := centre.NewActivities(store, nil, fakeInputs{input: in}, 0).TrustInputs()
 	note := operationOn(kd, serving.KindDelete, "r1")
 	note.Operation.Generation = 3
 	_, err := activities.BeginServing(ctx, note)

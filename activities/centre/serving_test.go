@@ -39,7 +39,7 @@ func TestServingStatus_FollowsOperations(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
 	putAlice(t, store)
-	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
+	activities := centre.NewActivities(store, nil, fakeInputs{}, 1).TrustInputs()
 	kd := newServing(t, store)
 	id := kd.Name
 	now := func() kuscia.KusciaDeploymentStatus {
@@ -112,7 +112,7 @@ func TestServingStatus_IsObservedAtOperationEnd(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
 	putAlice(t, store)
-	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
+	activities := centre.NewActivities(store, nil, fakeInputs{}, 1).TrustInputs()
 	kd := newServing(t, store)
 	at := time.Now()
 	made := at.Truncate(time.Second)
@@ -195,7 +195,7 @@ func TestBeginServing_ChecksServedVersion(t *testing.T) {
 			in := operationOn(kd, tc.kind, "r1")
 			in.Operation.Version, in.Previous = tc.target, tc.previous
 			in.Parties = []serving.PartyTarget{{Domain: "alice", Deployment: id, Queue: "q"}}
-			activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
+			activities := centre.NewActivities(store, nil, fakeInputs{}, 1).TrustInputs()
 			for range 2 { // a repetition returns the same
 				result, err := activities.BeginServing(ctx, in)
 				require.NoError(t, err)
@@ -273,7 +273,7 @@ func TestExpectedServings(t *testing.T) {
 func TestBeginServing_Repeated_SurvivesNewerSpec(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
-	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
+	activities := centre.NewActivities(store, nil, fakeInputs{}, 1).TrustInputs()
 	kd := newServing(t, store)
 	id := kd.Name
 	first, late := operationOn(kd, serving.KindUpdate, "r1"), operationOn(kd, serving.KindUpdate, "r2")

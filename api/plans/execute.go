@@ -128,6 +128,9 @@ func (x *taskStart) Name(p *problem.Error, workflowID string) *problem.Error {
 // Load reads the plan, and refuses if another task of it is live.
 func (x *taskStart) Load(ctx context.Context) error {
 	var err error
+	if x.engine, err = x.Home.Engine(ctx); err != nil {
+		return err
+	}
 	if x.object, err = x.Handlers.plan(ctx, x.plan); err != nil || x.claimed() {
 		return err
 	}
@@ -178,16 +181,13 @@ func (x *taskStart) Check(ctx context.Context) error {
 
 // Launch claims the plan and starts the task's workflow. If the workflow already runs, it belongs to this task: its ID
 // is that of the record.
-func (x *taskStart) Launch(ctx context.Context) (err error) {
-	if x.engine, err = x.Home.Engine(ctx); err != nil {
-		return err
-	}
+func (x *taskStart) Launch(ctx context.Context) error {
 	if !x.claimed() {
 		if err := x.claim(ctx); err != nil {
 			return err
 		}
 	}
-	_, err = x.Execute(ctx, x.workflow())
+	_, err := x.Execute(ctx, x.workflow())
 	return err
 }
 
@@ -257,7 +257,8 @@ func (x *taskStart) Record(id string, at time.Time) (*v1alpha1.ReleaseRecord, er
 
 // workflow returns the task's workflow.
 func (x *taskStart) workflow() start.Workflow {
-	return start.Workflow{Type: workflows.TypeDeployPlan, Input: x.input(), Options: client.StartWorkflowOptions{
+	input := x.Input(x.Written)
+	return start.Workflow{Type: workflows.TypeDeployPlan, Input: input, Options: client.StartWorkflowOptions{
 		ID:                    plan.WorkflowID(x.ID),
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		TypedSearchAttributes: x.searchAttributes(),
@@ -268,7 +269,8 @@ func (x *taskStart) workflow() start.Workflow {
 	}}
 }
 
-func (x *taskStart) input() workflows.DeployPlanInput {
+// Input is the input of the task's workflow.
+func (x *taskStart) Input(record *v1alpha1.ReleaseRecord) start.Input {
 	items := make([]workflows.ItemOutline, len(x.snapshot.Document.Items))
 	for i, item := range x.snapshot.Document.Items {
 		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority,
@@ -276,7 +278,7 @@ func (x *taskStart) input() workflows.DeployPlanInput {
 	}
 	return workflows.DeployPlanInput{
 		Task: x.ID, Plan: x.plan, Comment: x.snapshot.Document.Comment, CreatedAt: x.snapshot.CreatedAt,
-		Actor: x.Written.Spec.Actor, Reason: x.Written.Spec.Reason, Via: x.Written.Labels[v1alpha1.LabelVia],
+		Actor: record.Spec.Actor, Reason: record.Spec.Reason, Via: record.Labels[v1alpha1.LabelVia],
 		RerunOf: x.snapshot.RerunOf, ReverseOf: x.snapshot.Document.ReversedTask(), Times: x.snapshot.AllTimes(),
 		Items: items, MaxConcurrent: x.MaxConcurrent, MaxConcurrentWorkloads: x.MaxConcurrentWorkloads,
 		UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds, Engine: x.engine,

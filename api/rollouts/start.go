@@ -161,7 +161,10 @@ func (s *rolloutStart) resolveParty(ctx context.Context) error {
 
 // Load checks that the name is free and determines the release's number. Only then it chooses the version that an undo
 // goes back to.
-func (s *rolloutStart) Load(ctx context.Context) error {
+func (s *rolloutStart) Load(ctx context.Context) (err error) {
+	if s.engine, err = s.Home.Engine(ctx); err != nil {
+		return err
+	}
 	if err := s.checkNameFree(ctx); err != nil {
 		return err
 	}
@@ -299,10 +302,7 @@ func (s *rolloutStart) machineRequest() machine.Request {
 // Launch starts the rollout's workflow, or makes the live release of this name give way to it. The workflow ID is the
 // place: an open workflow of that ID belongs either to this release, started by a concurrent request with the same key,
 // or to another release.
-func (s *rolloutStart) Launch(ctx context.Context) (err error) {
-	if s.engine, err = s.Home.Engine(ctx); err != nil {
-		return err
-	}
+func (s *rolloutStart) Launch(ctx context.Context) error {
 	if err := s.verifyNumber(ctx); err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (s *rolloutStart) Launch(ctx context.Context) (err error) {
 
 func (s *rolloutStart) workflow() start.Workflow {
 	workload := s.request.Spec.WorkloadRef
-	return start.Workflow{Type: workflows.TypeRollout, Input: s.input(), Options: client.StartWorkflowOptions{
+	return start.Workflow{Type: workflows.TypeRollout, Input: s.Input(s.Written), Options: client.StartWorkflowOptions{
 		ID:                       s.key.workflowID(),
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
@@ -337,8 +337,11 @@ func (s *rolloutStart) workflow() start.Workflow {
 	}}
 }
 
-func (s *rolloutStart) input() workflows.RolloutInput {
-	asked := store.RolloutAsked(s.Written, s.request.Spec)
+// Input is the input of the rollout's workflow.
+func (s *rolloutStart) Input(record *v1alpha1.ReleaseRecord) start.Input { return s.input(record) }
+
+func (s *rolloutStart) input(record *v1alpha1.ReleaseRecord) workflows.RolloutInput {
+	asked := store.RolloutAsked(record, s.request.Spec)
 	asked.UnreachableBudgetSeconds = s.BudgetSeconds()
 	asked.Object, asked.ConfirmReason, asked.Predicted = s.object, s.confirm, s.predicted
 	return workflows.RolloutInput{Request: asked, Queue: s.queue, Engine: s.engine}
@@ -380,7 +383,11 @@ func supersedeKey(record string) string { return "supersede-" + record }
 
 // supersede makes the live release of this name give way to this one.
 func (s *rolloutStart) supersede(ctx context.Context) error {
-	request := workflows.SupersedeRequest{Input: s.input(), VerbRequest: workflows.VerbRequest{
+	input := s.input(s.Written)
+	if err := s.Bind(ctx, input); err != nil {
+		return err
+	}
+	request := workflows.SupersedeRequest{Input: input, VerbRequest: workflows.VerbRequest{
 		Actor: s.request.Actor, Reason: s.request.Reason, Via: s.Via, Key: supersedeKey(s.Written.Name)}}
 	answer, err := verbs.Send(ctx, s.Backend, s.key.workflowID(),
 		verbs.Command{Verb: string(rollout.VerbSupersede), Key: request.Key, Payload: request})

@@ -48,6 +48,8 @@ type Release interface {
 	// Record creates the release's record: the labels that it is found by, and everything that Request does not
 	// contain.
 	Record(id string, at time.Time) (*v1alpha1.ReleaseRecord, error)
+	// Input is the input of the workflow of a record.
+	Input(record *v1alpha1.ReleaseRecord) Input
 	// Launch takes the place, unless the place is the workflow ID itself, and starts the workflow.
 	Launch(ctx context.Context) error
 	// HasWorkflow reports whether the release of a record has a workflow, open or closed.
@@ -56,6 +58,11 @@ type Release interface {
 	Adopt(ctx context.Context) error
 	// Deleted reports whether the ID belongs to a deleted release whose workflow Temporal still has.
 	Deleted(ctx context.Context, id string) (bool, error)
+}
+
+// Input is the input of a workflow. The record has its digest: the workflow does nothing with another input.
+type Input interface {
+	Digest() string
 }
 
 // ErrRetry means that the state changed during the attempt: read it again.
@@ -169,6 +176,7 @@ func (s *Start) write(ctx context.Context) error {
 	}
 	record.Spec.Kind, record.Spec.Subject, record.Spec.CreatedAt = s.Kind, s.Subject, instant.MicroOf(now)
 	record.Spec.Actor, record.Spec.Reason, record.Spec.RequestDigest = s.Actor, s.Reason, s.digest()
+	record.Spec.InputDigest = s.release.Input(record).Digest()
 	failpoint.Hit("start.record.before")
 	err = s.backend.Home.CreateRecord(ctx, record)
 	// a concurrent request with the same key was faster, or the random ID is in use
@@ -195,6 +203,24 @@ func (s *Start) ensureRecord(ctx context.Context) error {
 	err := s.backend.Home.CreateRecord(ctx, record)
 	if failure.Is(err, failure.Conflict) {
 		return nil
+	}
+	return err
+}
+
+// Bind makes the input the one that the record's workflow is started with. An earlier attempt may have recorded another
+// one: meanwhile the workload, its Rollout object or the engine's settings may have changed.
+func (s *Start) Bind(ctx context.Context, input Input) error {
+	digest := input.Digest()
+	if s.Written.Spec.InputDigest == digest {
+		return nil
+	}
+	err := s.backend.Home.SetInputDigest(ctx, s.Written.Name, digest)
+	if failure.Is(err, failure.NotFound) { // a concurrent request with the same key has withdrawn it
+		s.Reset()
+		return ErrRetry
+	}
+	if err == nil {
+		s.Written.Spec.InputDigest = digest
 	}
 	return err
 }
@@ -242,7 +268,7 @@ type Workflow struct {
 	// UI show.
 	Options client.StartWorkflowOptions
 	Type    string
-	Input   any
+	Input   Input
 }
 
 // Execute starts the release's workflow. already means that a workflow of that ID already exists.
@@ -251,6 +277,9 @@ func (s *Start) Execute(ctx context.Context, w Workflow) (already bool, err erro
 		if err := s.ensureRecord(ctx); err != nil {
 			return false, err
 		}
+	}
+	if err := s.Bind(ctx, w.Input); err != nil {
+		return false, err
 	}
 	begin, cancel := context.WithTimeout(ctx, workflowTimeout)
 	defer cancel()

@@ -30,17 +30,15 @@ import (
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
-	"slipway.io/slipway/release/workload"
+	"slipway.io/slipway/store/servinginput"
 	"slipway.io/slipway/workflows"
 )
 
 type homeStore interface {
-	Engine(ctx context.Context) (workload.Engine, error)
+	servinginput.Home
 	GetServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error)
 	GuardServing(ctx context.Context, kd *kuscia.KusciaDeployment, guarded bool) error
 	UpdateServingStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error
-	GetAppImage(ctx context.Context, name string) (*kuscia.AppImage, error)
-	Queue(ctx context.Context, party string) (queue string, known bool, err error)
 }
 
 // Presence reports who polls queues.
@@ -162,6 +160,14 @@ func (c *Controller) checkLost(ctx context.Context, kd *kuscia.KusciaDeployment)
 	return serving.NextAction{Do: serving.DoStart, Kind: op.Kind, Reason: "its operation was terminated"}, nil
 }
 
+// input returns the input of an operation; refusals is why it cannot start.
+func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kind string) (in serving.Input,
+	refusals string, err error) {
+	in, refusals, err = servinginput.Of(ctx, c.home, kd, kind)
+	in.UnreachableBudgetSeconds = int64(c.options.UnreachableBudget / time.Second)
+	return in, refusals, err
+}
+
 // start starts the decided operation, unless the spec cannot be run.
 func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d serving.NextAction) error {
 	in, refusals, err := c.input(ctx, kd, d.Kind)
@@ -223,7 +229,7 @@ func (c *Controller) startDespiteOpen(ctx context.Context, kd *kuscia.KusciaDepl
 		}
 		return nil, nil
 	}
-	run, err := c.execute(ctx, kd, in, fmt.Sprintf("%s-%.8s", id, in.UID))
+	run, err := c.execute(ctx, kd, in, serving.UniqueWorkflowID(id, in.UID))
 	if errors.As(err, &open) {
 		return nil, nil
 	}

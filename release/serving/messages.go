@@ -250,6 +250,10 @@ type BeginResult struct {
 	// Served is the last good version if it is not that of Input any more. Nothing was written; the operation begins
 	// again with it.
 	Served *kuscia.Served `json:"served,omitempty"`
+	// Foreign is why the operation is not one that the engine has started for the serving as it is now; "": it is.
+	// Nothing was written. Either the engine has not started it at all, or what the home cluster declares has changed
+	// since, without a new generation: the server starts it again.
+	Foreign string `json:"foreign,omitempty"`
 	// Predecessor is the operation that may still be running; nil if there is none.
 	Predecessor *kuscia.Operation `json:"predecessor,omitempty"`
 	// Unrecorded is why the operation has no record, "" if it has one. The operation continues without it.

@@ -104,7 +104,7 @@ type ReleaseRecord struct {
 	Outcome *ReleaseOutcome `json:"outcome,omitempty"`
 }
 
-// ReleaseRecordSpec describes what a release was asked to do. It is immutable.
+// ReleaseRecordSpec describes what a release was asked to do. Only InputDigest changes.
 type ReleaseRecordSpec struct {
 	// Kind is the kind of release: "task", "rollout" or "serving".
 	Kind string `json:"kind"`
@@ -127,6 +127,10 @@ type ReleaseRecordSpec struct {
 	Reason string `json:"reason,omitempty"`
 	// RequestDigest is the SHA-256 of the request's body, to detect that one Idempotency-Key is used for two requests.
 	RequestDigest string `json:"requestDigest,omitempty"`
+	// InputDigest is the digest of the input of the release's workflow: a workflow with another input does nothing. It
+	// is written again if a repeat of the request starts the workflow with another input. Absent for a serving, whose
+	// record its workflow writes, and for a rollout of a task, which the task's workflow starts.
+	InputDigest string `json:"inputDigest,omitempty"`
 	// Snapshot is the input of the release as gzip-compressed JSON (plan.Snapshot for a task, rollout.Spec for a
 	// rollout, serving.ReleaseRequest for a serving).
 	Snapshot []byte `json:"snapshot"`

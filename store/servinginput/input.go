@@ -1,24 +1,33 @@
-package serving
+// Package servinginput makes the input of a serving's operation from what the home cluster declares. The server starts
+// the operation with it; the operation itself makes it again, and does nothing if it was started with another one.
+package servinginput
 
 import (
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workload"
 )
 
-// input returns the input of an operation; refusals is why it cannot start.
-func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kind string) (in serving.Input,
-	refusals string, err error) {
-	in = serving.Input{ID: kd.Name, UID: string(kd.UID), Generation: kd.Generation, Kind: kind,
-		UnreachableBudgetSeconds: int64(c.options.UnreachableBudget / time.Second)}
-	if in.Engine, err = c.home.Engine(ctx); err != nil {
+// Home is what is read of the home cluster.
+type Home interface {
+	Engine(ctx context.Context) (workload.Engine, error)
+	GetAppImage(ctx context.Context, name string) (*kuscia.AppImage, error)
+	Queue(ctx context.Context, party string) (queue string, known bool, err error)
+}
+
+// Of returns the input of an operation of that kind; refusals is why it cannot start. The caller adds the settings.
+func Of(ctx context.Context, home Home, kd *kuscia.KusciaDeployment, kind string) (in serving.Input, refusals string,
+	err error) {
+	r := reader{home}
+	in = serving.Input{ID: kd.Name, UID: string(kd.UID), Generation: kd.Generation, Kind: kind}
+	if in.Engine, err = r.home.Engine(ctx); err != nil {
 		return in, "", err
 	}
 	policy, wrong := serving.DecodePolicy([]byte(kd.Annotations[serving.AnnotationPolicy]))
@@ -34,7 +43,7 @@ func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kin
 		return in, "", err
 	}
 	if kind == serving.KindDelete {
-		in.Parties, err = c.deletionTargets(ctx, kd, former)
+		in.Parties, err = r.deletionTargets(ctx, kd, former)
 		return in, "", err
 	}
 	parties := kd.Spec.Parties
@@ -44,7 +53,7 @@ func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kin
 		return in, wrong, nil
 	}
 	var unknown []string
-	if in.Parties, unknown, err = c.targets(ctx, kd.Name, parties); err != nil || len(unknown) > 0 {
+	if in.Parties, unknown, err = r.targets(ctx, kd.Name, parties); err != nil || len(unknown) > 0 {
 		return in, strings.Join(unknown, "; "), err
 	}
 	if served := kd.Status.Served; served != nil {
@@ -54,14 +63,16 @@ func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kin
 		in.Target, in.TargetDigest, in.Previous, in.PreviousDigest = in.Previous, in.PreviousDigest, nil, ""
 		return in, "", nil
 	}
-	refusals, err = c.target(ctx, kd, &in)
+	refusals, err = r.target(ctx, kd, &in)
 	return in, refusals, err
 }
+
+type reader struct{ home Home }
 
 // deletionTargets returns the parties from which a deletion removes workloads: those of the spec, of the version that
 // served, and those of operations that began. For an unknown domain the recorded queue is used; a party without any
 // operation runs nothing.
-func (c *Controller) deletionTargets(ctx context.Context, kd *kuscia.KusciaDeployment,
+func (r reader) deletionTargets(ctx context.Context, kd *kuscia.KusciaDeployment,
 	former *serving.Version) ([]serving.PartyTarget, error) {
 	parties := slices.Clone(kd.Spec.Parties)
 	if former != nil {
@@ -72,7 +83,7 @@ func (c *Controller) deletionTargets(ctx context.Context, kd *kuscia.KusciaDeplo
 	}
 	var all []serving.PartyTarget
 	for _, p := range parties {
-		target, known, err := c.partyTarget(ctx, kd.Name, p)
+		target, known, err := r.partyTarget(ctx, kd.Name, p)
 		if err != nil {
 			return nil, err
 		}
@@ -86,9 +97,9 @@ func (c *Controller) deletionTargets(ctx context.Context, kd *kuscia.KusciaDeplo
 	return all, nil
 }
 
-func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in *serving.Input) (refusals string,
+func (r reader) target(ctx context.Context, kd *kuscia.KusciaDeployment, in *serving.Input) (refusals string,
 	err error) {
-	images, err := c.images(ctx, kd)
+	images, err := r.images(ctx, kd)
 	if err != nil {
 		return "", err
 	}
@@ -109,13 +120,13 @@ func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in
 }
 
 // images returns the AppImages that a serving names and that exist.
-func (c *Controller) images(ctx context.Context, kd *kuscia.KusciaDeployment) (map[string]kuscia.AppImageSpec, error) {
+func (r reader) images(ctx context.Context, kd *kuscia.KusciaDeployment) (map[string]kuscia.AppImageSpec, error) {
 	images := map[string]kuscia.AppImageSpec{}
 	for _, party := range kd.Spec.Parties {
 		if _, known := images[party.AppImageRef]; known || party.AppImageRef == "" {
 			continue
 		}
-		image, err := c.home.GetAppImage(ctx, party.AppImageRef)
+		image, err := r.home.GetAppImage(ctx, party.AppImageRef)
 		switch {
 		case failure.Is(err, failure.NotFound): // reported by Check
 		case err != nil:
@@ -128,10 +139,10 @@ func (c *Controller) images(ctx context.Context, kd *kuscia.KusciaDeployment) (m
 }
 
 // targets returns parties of a serving with their queues; unknown describes those that are unknown or can't be used.
-func (c *Controller) targets(ctx context.Context, id string,
+func (r reader) targets(ctx context.Context, id string,
 	parties []kuscia.Party) (targets []serving.PartyTarget, unknown []string, err error) {
 	for _, party := range parties {
-		target, known, err := c.partyTarget(ctx, id, party)
+		target, known, err := r.partyTarget(ctx, id, party)
 		switch {
 		case failure.Is(err, failure.Refused):
 			unknown = append(unknown, err.Error())
@@ -149,9 +160,9 @@ func (c *Controller) targets(ctx context.Context, id string,
 }
 
 // partyTarget returns a party of a serving with its queue; known is false if its domain is unknown.
-func (c *Controller) partyTarget(ctx context.Context, id string, p kuscia.Party) (target serving.PartyTarget,
+func (r reader) partyTarget(ctx context.Context, id string, p kuscia.Party) (target serving.PartyTarget,
 	known bool, err error) {
 	target = serving.PartyTarget{Domain: p.DomainID, Role: p.Role, Deployment: serving.DeploymentName(id, p.Role)}
-	target.Queue, known, err = c.home.Queue(ctx, p.DomainID)
+	target.Queue, known, err = r.home.Queue(ctx, p.DomainID)
 	return target, known, err
 }
