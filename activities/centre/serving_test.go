@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/release/instant"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/test/harness"
 )
@@ -283,6 +284,39 @@ func TestBeginServing_Repeated_SurvivesNewerSpec(t *testing.T) {
 	other, err := activities.BeginServing(ctx, late)
 	require.NoError(t, err)
 	require.True(t, other.Outdated, "an operation that has not begun yields to the newer spec")
+}
+
+// A worker of bob's queue reports about alice's Deployment: that changes nothing, while alice's own report does.
+func TestObserveServings_IgnoresReportsOfAnotherQueue(t *testing.T) {
+	t.Parallel()
+	store, ctx := newStore(t), testContext(t)
+	_, _, err := store.PutParty(ctx, "alice", v1alpha1.PartySpec{})
+	require.NoError(t, err)
+	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
+	kd := newServing(t, store)
+	seen := serving.Observation{ID: kd.Name, UID: string(kd.UID), Domain: "alice", Deployment: kd.Name,
+		Snapshot: serving.DeploymentSnapshot{ObservedDeployment: serving.ObservedDeployment{DeploymentUID: "d",
+			Replicas: 1}, AvailableReplicas: 1}}
+	about := []serving.ObserveRequest{{ID: kd.Name, At: time.Now(), Observations: []serving.Observation{seen}}}
+	report := func(queue string) serving.ObserveManyResult {
+		result, err := activities.ObserveServings(ctx, serving.ObserveManyRequest{
+			Reporter: serving.StatusesWorkflowID(queue), Servings: about})
+		require.NoError(t, err)
+		return result
+	}
+	statuses := func() map[string]map[string]kuscia.PartyDeploymentStatus {
+		now, err := store.GetServing(ctx, kd.Name)
+		require.NoError(t, err)
+		return now.Status.PartyDeploymentStatuses
+	}
+	forged := report("slipway.party.bob")
+	require.Len(t, forged.Unwritten, 1)
+	require.True(t, forged.Unwritten[0].Final, "it is logged, and not repeated")
+	require.Contains(t, forged.Unwritten[0].Message,
+		"the report of alice/"+kd.Name+" by serving-statuses/slipway.party.bob")
+	require.Empty(t, statuses())
+	require.Empty(t, report("slipway.party.alice").Unwritten)
+	require.EqualValues(t, 1, statuses()["alice"][kd.Name].AvailableReplicas)
 }
 
 // observe writes an observation into the status of a serving.
