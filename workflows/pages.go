@@ -67,16 +67,24 @@ func (p *page) latest(history []audit.Entry) {
 	p.printf("\nLatest decisions:\n\n")
 	for i := len(history) - 1; i >= 0 && i >= len(history)-maxDetailDecisions; i-- {
 		d := history[i]
-		p.printf("* %s `%s` by %s (%s): **%s** — %s\n",
-			phrase.Time(d.At), d.Verb, cell(d.Actor, 60), cell(d.Via, maxVia), d.Outcome, cell(d.Message, maxDetailCell))
+		p.printf("* %s %s by %s (%s): **%s** — %s\n",
+			phrase.Time(d.At), code(string(d.Verb), 60), cell(d.Actor, 60), cell(d.Via, maxVia), d.Outcome,
+			cell(d.Message, maxDetailCell))
 	}
 }
 
-// cellEscaper escapes what would end a row or a cell of a table.
-var cellEscaper = strings.NewReplacer("\n", " ", "|", "\\|")
+// addresses have a word joiner inserted, so that the UI doesn't make links of them.
+var addresses = strings.NewReplacer("://", ":\u2060//", "www.", "www\u2060.", "WWW.", "WWW\u2060.")
 
-// cell keeps text on one line of a table and truncates it to most bytes.
-func cell(text string, most int) string { return phrase.Cut(cellEscaper.Replace(text), most) }
+// cell keeps text of users on one line of a table, truncated to most bytes, without links, images and HTML.
+func cell(text string, most int) string {
+	return phrase.Cut(addresses.Replace(phrase.Markdown(text)), most)
+}
+
+// code is cell for a text that is shown as code.
+func code(text string, most int) string {
+	return "`" + phrase.Line(strings.ReplaceAll(text, "`", "'"), most) + "`"
+}
 
 // prose is cell for a sentence that may contain a command outside of code: the UI's Markdown would turn two dashes into
 // one.

@@ -52,6 +52,15 @@ func Cut(text string, most int) string {
 // Line is Cut for a text that it makes one line first.
 func Line(text string, most int) string { return Cut(strings.Join(strings.Fields(text), " "), most) }
 
+// markdownEscaper escapes the characters that have a meaning in Markdown.
+var markdownEscaper = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "[", "\\[",
+	"]", "\\]")
+
+// Markdown returns a text as one line of Markdown, in which it has no links, images, HTML or code.
+func Markdown(text string) string {
+	return markdownEscaper.Replace(strings.Join(strings.Fields(text), " "))
+}
+
 // Each returns the text of each element of a list.
 func Each[T any](list []T, text func(T) string) []string {
 	all := make([]string, len(list))
