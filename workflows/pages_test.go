@@ -113,7 +113,7 @@ func TestWorkerOf(t *testing.T) {
 func TestPages_EscapeTextOfUsers(t *testing.T) {
 	t.Parallel()
 	const evil = "![x](https://evil.example/x.png) [approve](https://evil.example) <img src=x> " +
-		"<https://evil.example>\n# Approved\n`code` www.evil.example"
+		"<https://evil.example>\n# Approved\n`code` wWw.evil.example"
 	entry := audit.Entry{At: detailsNoon, Actor: evil, Via: evil, Verb: audit.Verb("`" + evil), Outcome: audit.Refused,
 		Message: evil}
 	s := rollout.Status{Reason: evil, History: []audit.Entry{entry}}
@@ -124,8 +124,8 @@ func TestPages_EscapeTextOfUsers(t *testing.T) {
 	m.Refuse(serving.Command{Verb: audit.Verb(evil), Actor: evil}, evil, detailsNoon)
 	for name, page := range map[string]string{"rollout": rolloutDetails(s, detailsNoon),
 		"task": taskDetails(task, detailsNoon), "serving": servingDetails(in, m)} {
-		text := regexp.MustCompile("`[^`\\\\]*`").ReplaceAllString(page, "") // code shows everything as it is
-		for _, mark := range []string{"![", " [approve](", "<img", "<https", "://", "www.evil", "\n# Approved"} {
+		text := regexp.MustCompile("`[^`]*`").ReplaceAllString(strings.ReplaceAll(page, "\\`", ""), "") // without code
+		for _, mark := range []string{"![", " [approve](", "<img", "<https", "://", "wWw.evil", "\n# Approved"} {
 			require.NotContains(t, text, mark, name)
 		}
 		require.Contains(t, page, "evil.example", name)
