@@ -31,12 +31,13 @@ import (
 const secret = "marked-5ecret"
 
 // A Temporal with TLS, client certificates and API keys stores nothing of a plan, a rollout and a serving that is
-// readable without a key. The engine's certificate, API key and codec key are rotated while the releases wait.
+// readable without a key, and with --codec-require the engine refuses nothing that it has written itself. Its
+// certificate, API key and codec key are rotated while the releases wait.
 func TestLockedTemporal_StoresNothingReadable_AcrossKeyRotation(t *testing.T) {
 	t.Parallel()
 	l := harness.NewSecureTemporal(t)
-	e := harness.Start(t, harness.Options{Stack: &l.Stack, Args: l.Flags(), WorkerEnv: packageEnvironment,
-		SeparateWorker: true})
+	e := harness.Start(t, harness.Options{Stack: &l.Stack, Args: append(l.Flags(), "--codec-require"),
+		WorkerEnv: packageEnvironment, SeparateWorker: true})
 	p := newPlanWithCanary(t, e, "locked")
 	p.waitApproval("locked")
 	e.Deployment("alone", 2, nil)
