@@ -283,13 +283,13 @@ func (x *taskStart) timeWarnings(now time.Time) (all []schema.FieldProblem) {
 // allWarnings returns the warnings of a diff or an execution: those of the preflight, and which items have a signature or
 // a token in the URL of their package.
 func (x *taskStart) allWarnings() []schema.FieldProblem {
-	all := append([]schema.FieldProblem{}, x.warnings...)
+	all := slices.Clone(x.warnings)
 	for n, item := range x.snapshot.Document.Items {
 		if reason := item.ReadableSecret(); reason != "" {
 			all = append(all, keyFinding(n, source.KeyPackage, source.KeyPackage+" "+reason))
 		}
 	}
-	return limitFindings(all)
+	return append([]schema.FieldProblem{}, limitFindings(all)...)
 }
 
 // policies yields the times of the policies of items released by rollouts, by index into the document.
