@@ -280,8 +280,8 @@ func (x *taskStart) timeWarnings(now time.Time) (all []schema.FieldProblem) {
 	return all
 }
 
-// allWarnings returns the warnings of a diff or an execution: those of the preflight, and which items have a signature or
-// a token in the URL of their package.
+// allWarnings returns the warnings of a diff or an execution: those of the preflight, and which items have a signature
+// or a token in the URL of their package.
 func (x *taskStart) allWarnings() []schema.FieldProblem {
 	all := slices.Clone(x.warnings)
 	for n, item := range x.snapshot.Document.Items {

@@ -210,8 +210,8 @@ func (i Item) ReadableSecret() string {
 	if parameter == "" {
 		return ""
 	}
-	return fmt.Sprintf("has the parameter %s, which looks like a signature or a token: all readers of the plan and of its "+
-		"tasks' records can read it; take the query out of the URL, and write it into the Secret that "+
+	return fmt.Sprintf("has the parameter %s, which looks like a signature or a token: all readers of the plan and of "+
+		"its tasks' records can read it; take the query out of the URL, and write it into the Secret that "+
 		"package.credentials of service %s names (key `query`)", parameter, i.ServiceID)
 }
 
