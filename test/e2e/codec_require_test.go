@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
 	"slipway.io/slipway/release/audit"
@@ -22,7 +23,8 @@ import (
 )
 
 // A client that may write to Temporal, but has no key, copies the encrypted approval of one release into another, and
-// sends one that is not encrypted. Both are refused on the record, and the release goes on with an empty payload.
+// sends one that is not encrypted, as a signal and as an Update. All are refused, and the release goes on with an empty
+// payload.
 func TestEncryptedRelease_RefusesMovedAndUnencryptedCommands(t *testing.T) {
 	t.Parallel()
 	keys := t.TempDir()
@@ -62,6 +64,11 @@ func TestEncryptedRelease_RefusesMovedAndUnencryptedCommands(t *testing.T) {
 	require.NoError(t, err)
 	signal(plain)
 	refused("--codec-require refuses")
+	update, err := e.Workflows.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: e.RolloutID("second"), UpdateName: "approve", Args: []any{map[string]any{"step": 1, "actor": "eve"}},
+		WaitForStage: client.WorkflowUpdateStageCompleted})
+	require.NoError(t, err)
+	require.ErrorContains(t, update.Get(t.Context(), nil), "--codec-require refuses")
 	require.NoError(t, e.Workflows.SignalWorkflow(t.Context(), e.RolloutID("second"), "", "approve", nil))
 	for _, name := range []string{"first", "second"} {
 		require.Equal(t, rollout.PhaseHealthy, e.WaitPhase(name, rollout.PhaseHealthy).Phase)
