@@ -58,6 +58,33 @@ func TestDiff_WarnsLikeExecute_WhenRolloutHoldsWorkload(t *testing.T) {
 	}
 }
 
+// The signature in a package's URL is kept in etcd, by the plan and by the records of its tasks: every answer says so.
+func TestPlan_WarnsOfSignedPackage(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).startWorkers()
+	e.call("PUT", "/api/v1/services/off",
+		`{"workloads":[{"namespace":"demo","workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"off"}}],`+
+			`"package":{"container":"app","mountPath":"/app"}}`, jsonBody).is(http.StatusCreated, "it is new")
+	const document = "deployPlanItems:\n- {serviceId: off, deployment: HTTP_UPLOAD_DEPLOY, " +
+		"httpSrcUri: 'https://packages.example/off.zip?X-Amz-Signature=S3CRET'}\n"
+	warned := func(in string, warnings []schema.FieldProblem) {
+		t.Helper()
+		require.Len(t, warnings, 1, in)
+		require.Equal(t, "deployPlanItems[0].httpSrcUri", warnings[0].Field, in)
+		require.Contains(t, warnings[0].Reason, "has the parameter x-amz-signature", in)
+		require.Contains(t, warnings[0].Reason, "package.credentials of service off", in)
+		require.NotContains(t, warnings[0].Reason, "S3CRET", in)
+	}
+	warned("validate", decode[schema.ValidateResult](e.call("POST", "/api/v1/plans/validate", document,
+		yamlBody).is(http.StatusOK, "it is valid")).Warnings)
+	warned("put", decode[schema.PutPlanResult](e.call("PUT", "/api/v1/plans/signed", document,
+		yamlBody).is(http.StatusCreated, "it is new")).Warnings)
+	warned("diff", decode[schema.PlanDiff](e.call("POST", "/api/v1/plans/signed/diff", "").is(http.StatusOK,
+		"it can be executed")).Warnings)
+	warned("execute", decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/signed/execute", "").is(
+		http.StatusAccepted, "it is executed as before")).Warnings)
+}
+
 // A diff is possible while a task of the plan runs; an execution is refused then.
 func TestDiff_Warns_WhenTaskOfPlanIsLive(t *testing.T) {
 	t.Parallel()

@@ -252,8 +252,13 @@ func decodePayload(payloads *commonpb.Payloads, into any) error {
 	if len(payloads.GetPayloads()) == 0 {
 		return nil
 	}
-	if string(payloads.GetPayloads()[0].GetMetadata()[converter.MetadataEncoding]) == sealed.Encoding {
+	metadata := payloads.GetPayloads()[0].GetMetadata()
+	encoding := string(metadata[converter.MetadataEncoding])
+	if encoding == sealed.Encoding {
 		panic(sealed.Unreadable)
+	}
+	if err := sealed.Refusal(encoding, metadata); err != nil {
+		return err
 	}
 	return converter.GetDefaultDataConverter().FromPayload(payloads.GetPayloads()[0], into)
 }

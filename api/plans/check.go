@@ -280,6 +280,18 @@ func (x *taskStart) timeWarnings(now time.Time) (all []schema.FieldProblem) {
 	return all
 }
 
+// allWarnings returns the warnings of a diff or an execution: those of the preflight, and which items have a signature
+// or a token in the URL of their package.
+func (x *taskStart) allWarnings() []schema.FieldProblem {
+	all := slices.Clone(x.warnings)
+	for n, item := range x.snapshot.Document.Items {
+		if reason := item.ReadableSecret(); reason != "" {
+			all = append(all, keyFinding(n, source.KeyPackage, source.KeyPackage+" "+reason))
+		}
+	}
+	return append([]schema.FieldProblem{}, limitFindings(all)...)
+}
+
 // policies yields the times of the policies of items released by rollouts, by index into the document.
 func policies(snapshot plan.Snapshot) iter.Seq2[int, window.Times] {
 	return func(yield func(int, window.Times) bool) {

@@ -78,7 +78,7 @@ func (h *Handlers) answerStart(c echo.Context, request start.Request, times wind
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/tasks/"+x.ID)
-	return c.JSON(http.StatusAccepted, schema.ExecuteResult{ID: x.ID, Warnings: x.warnings})
+	return c.JSON(http.StatusAccepted, schema.ExecuteResult{ID: x.ID, Warnings: x.allWarnings()})
 }
 
 // executeDigest is hashed to distinguish requests with the same Idempotency-Key.

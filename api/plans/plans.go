@@ -332,7 +332,7 @@ func (h *Handlers) DiffPlan(c echo.Context, name schema.PlanName) error {
 // diff returns the parties' diffs by item.
 func (x *taskStart) diff() schema.PlanDiff {
 	out := schema.PlanDiff{Plan: x.plan, Items: make([]schema.ItemDiff, len(x.snapshot.Document.Items)),
-		Warnings: append([]schema.FieldProblem{}, x.warnings...)}
+		Warnings: x.allWarnings()}
 	for n, item := range x.snapshot.Document.Items {
 		out.Items[n] = schema.ItemDiff{Item: n + 1, ServiceID: string(item.ServiceID), Priority: item.Priority,
 			Deployment:          item.Deployment,

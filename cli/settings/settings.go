@@ -90,6 +90,7 @@ type Settings struct {
 	TemporalServerName  string `name:"temporal-server-name" for:"server worker dev" help:"server name in Temporal's certificate; empty: the host of --temporal-address"`
 	TemporalAPIKeyFile  string `name:"temporal-api-key-file" for:"server worker dev" help:"file with the API key for Temporal"`
 	TemporalCodecKeyDir string `name:"temporal-codec-key-dir" for:"server worker dev codec" help:"folder with the keys that encrypt all release data in Temporal: one file per key, named by its ID, and a file named current with the ID of the active key; all processes of an engine need the same keys; empty: no encryption"`
+	CodecRequire        bool   `name:"codec-require" for:"server worker dev" default:"false" help:"refuse what Temporal delivers unencrypted, except empty payloads, and send nothing unencrypted; requires --temporal-codec-key-dir with a current key"`
 	TemporalUI          string `name:"temporal-ui" for:"server dev codec" default:"http://127.0.0.1:8233" check:"url" empty:"yes" help:"base URL of the Temporal Web UI, for links; slipway codec accepts requests from its pages"`
 	CodecListen         string `name:"codec-listen" for:"codec" default:"127.0.0.1:8086" check:"listen" help:"address of the codec server; an address other than loopback requires --codec-token-file and --codec-cert-file"`
 	CodecCertFile       string `name:"codec-cert-file" for:"codec" help:"certificate of the codec server, for TLS"`

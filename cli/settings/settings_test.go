@@ -222,6 +222,7 @@ temporal-key-file: /etc/temporal/key
 temporal-server-name: temporal.example
 temporal-api-key-file: /etc/temporal/api-key
 temporal-codec-key-dir: /etc/codec
+codec-require: true
 temporal-ui: https://temporal.example/ui/
 codec-listen: 0.0.0.0:6
 codec-cert-file: /etc/codec.crt
@@ -285,7 +286,7 @@ api: http://slipway.example:80/
 		TemporalTLS: "on", TemporalCAFile: "/etc/temporal/ca", TemporalCertFile: "/etc/temporal/crt",
 		TemporalKeyFile:    "/etc/temporal/key",
 		TemporalServerName: "temporal.example", TemporalAPIKeyFile: "/etc/temporal/api-key",
-		TemporalCodecKeyDir: "/etc/codec",
+		TemporalCodecKeyDir: "/etc/codec", CodecRequire: true,
 		CodecListen:         "0.0.0.0:6", CodecCertFile: "/etc/codec.crt", CodecKeyFile: "/etc/codec.key",
 		CodecTokenFile: "/etc/codec.token",
 		TemporalUI:     "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",

@@ -301,7 +301,8 @@ func newTemporal(s settings.Settings, logger *slog.Logger, metrics client.Metric
 	}
 	err = link.Apply(link.Options{Address: s.TemporalAddress, TLS: s.TemporalTLS, CAFile: s.TemporalCAFile,
 		CertFile: s.TemporalCertFile, KeyFile: s.TemporalKeyFile, ServerName: s.TemporalServerName,
-		APIKeyFile: s.TemporalAPIKeyFile, CodecKeyDir: s.TemporalCodecKeyDir, Log: logger}, &options)
+		APIKeyFile: s.TemporalAPIKeyFile, CodecKeyDir: s.TemporalCodecKeyDir,
+		CodecRequire: s.CodecRequire, Log: logger}, &options)
 	if err != nil {
 		return nil, err
 	}

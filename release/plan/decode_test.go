@@ -274,6 +274,26 @@ func TestDecode_WarnsOfUnusedKeysAndRepeatedLabels(t *testing.T) {
 	}, warnings)
 }
 
+// A presigned URL in a plan is kept in etcd, by the plan and by the records of its tasks.
+func TestDecode_WarnsOfSignedPackages(t *testing.T) {
+	t.Parallel()
+	const signed = "https://bucket.s3.amazonaws.com/order.zip?X-Amz-Signature=S3CRET"
+	for _, deployment := range []string{"HTTP_UPLOAD_DEPLOY", "STOP"} {
+		_, warnings, errs := Decode([]byte(oneItem("deployment: "+deployment, "httpSrcUri: "+signed)))
+		require.NoError(t, errs.Err(), "it is deployed as before")
+		require.NotEmpty(t, warnings, deployment)
+		last := warnings[len(warnings)-1]
+		require.Equal(t, "deployPlanItems[0].httpSrcUri", last.Field)
+		require.Equal(t, 4, last.Line)
+		require.Contains(t, last.Reason, "has the parameter x-amz-signature")
+		require.Contains(t, last.Reason, "package.credentials of service 111 names (key `query`)")
+		require.NotContains(t, last.Reason, "S3CRET")
+	}
+	_, warnings, _ := Decode([]byte(oneItem("deployment: HTTP_UPLOAD_DEPLOY",
+		"httpSrcUri: https://host/order.zip?version=1.2")))
+	require.Empty(t, warnings)
+}
+
 func TestDecode_ReadsThousandItemsWithinTwoSeconds(t *testing.T) {
 	race.SkipBounds(t)
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/phrase"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -172,7 +173,7 @@ func numbers(indexes []int) string {
 // checkSource checks the source keys of the item's deployment. Keys of other deployments are legal, but cause a
 // warning.
 func (r *itemRules) checkSource() {
-	for _, source := range []struct {
+	for _, given := range []struct {
 		key, value string
 		of         Operation
 		what       string
@@ -184,19 +185,34 @@ func (r *itemRules) checkSource() {
 		{keyCompileRepoBranch, r.item.CompileRepoBranch, CompileDeploy, "the branch that is compiled", validBranch},
 		{keyRestoreTask, r.item.RestoreTask, Restore, "the task whose changes are reversed", validTask},
 	} {
-		key, value := source.key, source.value
-		if r.item.Deployment != source.of {
+		key, value := given.key, given.value
+		if r.item.Deployment != given.of {
 			if value != "" {
 				r.warn(key, fmt.Sprintf("is not used: the deployment is %s, and only %s has %s", r.item.Deployment,
-					source.of, source.what))
+					given.of, given.what))
 			}
 			continue
 		}
-		if r.checkPresent(key, value, fmt.Sprintf("%s needs %s", source.of, source.what)) {
-			r.checkRule(key, source.legal(value))
+		if r.checkPresent(key, value, fmt.Sprintf("%s needs %s", given.of, given.what)) {
+			r.checkRule(key, given.legal(value))
 		}
 	}
+	if reason := r.item.ReadableSecret(); reason != "" {
+		r.warn(keyHTTPSrcURI, reason)
+	}
 	r.checkRestoreItem()
+}
+
+// ReadableSecret returns the warning about a package's URL with a signature or a token in its query; "" if it has none.
+// A plan and the records of its tasks are objects of the home cluster, so their readers could fetch the package too.
+func (i Item) ReadableSecret() string {
+	parameter := source.SecretParameter(i.HTTPSrcURI)
+	if parameter == "" {
+		return ""
+	}
+	return fmt.Sprintf("has the parameter %s, which looks like a signature or a token: all readers of the plan and of "+
+		"its tasks' records can read it; take the query out of the URL, and write it into the Secret that "+
+		"package.credentials of service %s names (key `query`)", parameter, i.ServiceID)
 }
 
 func (r *itemRules) checkRestoreItem() {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"slipway.io/slipway/release/sealed"
@@ -21,8 +21,15 @@ import (
 // metadataKeyID is the metadata entry with the key's ID; Temporal's own samples use the same name.
 const metadataKeyID = "encryption-key-id"
 
-// Codec encrypts and decrypts payloads. An encrypted payload consists of nonce and ciphertext of the whole payload,
-// including its metadata; the key's ID is authenticated.
+// The metadata entries that name the place that keeps a payload. They are encrypted and authenticated with the payload:
+// builds that do not know them read it all the same.
+const (
+	metadataNamespace = "slipway-namespace"
+	metadataWorkflow  = "slipway-workflow-id"
+)
+
+// Codec encrypts and decrypts payloads whose place is unknown. An encrypted payload consists of nonce and ciphertext of
+// the whole payload, including its metadata; the key's ID is authenticated.
 type Codec struct{ keys *Keys }
 
 var _ converter.PayloadCodec = Codec{}
@@ -32,6 +39,11 @@ func New(keys *Keys) Codec { return Codec{keys: keys} }
 
 // Encode encrypts payloads with the current key. Encrypted payloads are unchanged.
 func (c Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+	return c.encode(payloads, place{})
+}
+
+// encode is Encode for payloads that a place keeps.
+func (c Codec) encode(payloads []*commonpb.Payload, at place) ([]*commonpb.Payload, error) {
 	id, sealer := c.keys.current()
 	if sealer == nil {
 		return payloads, nil
@@ -42,7 +54,7 @@ func (c Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error)
 			result[i] = payload
 			continue
 		}
-		plain, err := proto.Marshal(payload)
+		plain, err := proto.Marshal(named(payload, at))
 		if err != nil {
 			return nil, fmt.Errorf("seal a payload: %w", err)
 		}
@@ -56,23 +68,45 @@ func (c Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error)
 	return result, nil
 }
 
-// Decode decrypts payloads. Unencrypted ones are unchanged: they are older than the keys. So are those whose key is
-// missing or wrong: they must not block the other payloads of a message, and a reader of one sees an unknown encoding.
+// named returns the payload with the place that keeps it, and with no other place that a client may have put there.
+func named(payload *commonpb.Payload, at place) *commonpb.Payload {
+	metadata := make(map[string][]byte, len(payload.GetMetadata())+2)
+	maps.Copy(metadata, payload.GetMetadata())
+	for name, value := range map[string]string{metadataNamespace: at.namespace, metadataWorkflow: at.workflow} {
+		if delete(metadata, name); value != "" {
+			metadata[name] = []byte(value)
+		}
+	}
+	return &commonpb.Payload{Metadata: metadata, Data: payload.GetData(),
+		ExternalPayloads: payload.GetExternalPayloads()}
+}
+
+// Decode decrypts payloads, whatever place they name. Unencrypted ones are unchanged: they are older than the keys. So
+// are those whose key is missing or wrong: they must not block the other payloads of a message, and a reader of one
+// sees an unknown encoding.
 func (c Codec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	result := make([]*commonpb.Payload, len(payloads))
 	for i, payload := range payloads {
-		result[i] = payload
-		if !isSealed(payload) {
-			continue
-		}
-		opened, err := c.open(payload)
-		if err != nil {
-			c.keys.logError(err)
-			continue
-		}
-		result[i] = opened
+		result[i], _, _ = c.openNamed(payload)
 	}
 	return result, nil
+}
+
+// openNamed decrypts a payload and returns the place that it names. With an error, which is logged, it returns the
+// payload unchanged.
+func (c Codec) openNamed(payload *commonpb.Payload) (opened *commonpb.Payload, from place, err error) {
+	if !isSealed(payload) {
+		return payload, place{}, nil
+	}
+	if opened, err = c.open(payload); err != nil {
+		c.keys.logError(err)
+		return payload, place{}, err
+	}
+	from.namespace = string(opened.GetMetadata()[metadataNamespace])
+	from.workflow = string(opened.GetMetadata()[metadataWorkflow])
+	delete(opened.GetMetadata(), metadataNamespace)
+	delete(opened.GetMetadata(), metadataWorkflow)
+	return opened, from, nil
 }
 
 func (c Codec) open(payload *commonpb.Payload) (*commonpb.Payload, error) {
@@ -101,41 +135,9 @@ func isSealed(payload *commonpb.Payload) bool {
 	return string(payload.GetMetadata()[converter.MetadataEncoding]) == sealed.Encoding
 }
 
-// NewInterceptor encrypts what a client sends to Temporal and decrypts what it receives: arguments, results, memos,
-// heartbeat details, summaries, and the messages and stack traces of failures. Search attributes stay readable, since
-// Temporal compares them.
-//
-// It works on the connection rather than in the client's data converter, so that code that reads Temporal's responses
-// directly (the memo in a list, the details of a pending activity, the first event of a history) gets decrypted values.
-func NewInterceptor(keys *Keys) (grpc.UnaryClientInterceptor, error) {
-	payloads, err := converter.NewPayloadCodecGRPCClientInterceptor(
-		converter.PayloadCodecGRPCClientInterceptorOptions{Codecs: []converter.PayloadCodec{New(keys)}})
-	if err != nil {
-		return nil, err
-	}
-	failures, err := converter.NewFailureGRPCClientInterceptor(
-		converter.NewFailureGRPCClientInterceptorOptions{EncodeCommonAttributes: true})
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker,
-		options ...grpc.CallOption) error {
-		// Both interceptors change requests in place; the client's own copies, for retries and caches, must stay
-		// unencrypted.
-		if message, ok := request.(proto.Message); ok {
-			request = proto.Clone(message)
-		}
-		sealed := func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn,
-			options ...grpc.CallOption) error {
-			return payloads(ctx, method, request, reply, to, call, options...)
-		}
-		return failures(ctx, method, request, reply, to, sealed, options...)
-	}, nil
-}
-
 // NewDataConverter returns the default data converter with one difference: a workflow that gets a payload which this
-// process cannot decrypt stops there, until a process with the key continues it. The SDK would fail it permanently with
-// a decoding error.
+// process cannot decrypt, or refuses, stops there until a process with the key or with other settings continues it. The
+// SDK would fail it permanently with a decoding error.
 func NewDataConverter() converter.DataConverter {
 	return blockingConverter{DataConverter: converter.GetDefaultDataConverter()}
 }
@@ -158,23 +160,36 @@ func (c blockingConverter) WithContext(context.Context) converter.DataConverter 
 
 // FromPayload decodes one value.
 func (c blockingConverter) FromPayload(payload *commonpb.Payload, into any) error {
-	c.panicIfSealed(payload)
+	if err := c.check(payload); err != nil {
+		return err
+	}
 	return c.DataConverter.FromPayload(payload, into)
 }
 
 // FromPayloads decodes several values.
 func (c blockingConverter) FromPayloads(payloads *commonpb.Payloads, into ...any) error {
-	c.panicIfSealed(payloads.GetPayloads()...)
+	if err := c.check(payloads.GetPayloads()...); err != nil {
+		return err
+	}
 	return c.DataConverter.FromPayloads(payloads, into...)
 }
 
-// panicIfSealed panics on an encrypted payload in workflow code: the SDK then fails the workflow task and retries it.
-func (c blockingConverter) panicIfSealed(payloads ...*commonpb.Payload) {
+// check returns why a payload was refused. In workflow code it panics on one that is encrypted, and on a refused one
+// that is no command of a user: the SDK then fails the workflow task and retries it.
+func (c blockingConverter) check(payloads ...*commonpb.Payload) error {
 	for _, payload := range payloads {
-		if c.inWorkflow && isSealed(payload) {
+		encoding := string(payload.GetMetadata()[converter.MetadataEncoding])
+		if c.inWorkflow && encoding == sealed.Encoding {
 			panic(sealed.Unreadable)
 		}
+		if err := sealed.Refusal(encoding, payload.GetMetadata()); err != nil {
+			if c.inWorkflow && encoding == sealed.Refused {
+				panic(err.Error())
+			}
+			return err
+		}
 	}
+	return nil
 }
 
 // HandlerOptions configure who may decrypt payloads.

@@ -43,6 +43,8 @@ type Options struct {
 	APIKeyFile string
 	// CodecKeyDir is the folder of payload keys; see package codec.
 	CodecKeyDir string
+	// CodecRequire refuses payloads that are not encrypted.
+	CodecRequire bool
 	// Log gets warnings about files that became invalid while their previous content is still used.
 	Log *slog.Logger
 }
@@ -74,6 +76,8 @@ func (o Options) check() error {
 	case o.TLS == TLSOff && (o.CAFile != "" || o.CertFile != "" || o.ServerName != ""):
 		return errors.New("--temporal-tls=off contradicts --temporal-ca-file, --temporal-cert-file and " +
 			"--temporal-server-name: remove them, or turn TLS on")
+	case o.CodecRequire && o.CodecKeyDir == "":
+		return errors.New("--codec-require needs the payload keys: set --temporal-codec-key-dir")
 	}
 	return nil
 }
@@ -111,7 +115,7 @@ func Apply(o Options, to *client.Options) error {
 	if err != nil {
 		return fmt.Errorf("--temporal-codec-key-dir: %w", err)
 	}
-	sealed, err := codec.NewInterceptor(keys)
+	sealed, err := codec.NewInterceptor(keys, o.CodecRequire)
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,7 @@ func TestApply_RejectsInvalidSettings(t *testing.T) {
 		{Options{CertFile: empty, KeyFile: empty}, "--temporal-cert-file " + empty},
 		{Options{APIKeyFile: missing}, "--temporal-api-key-file: open " + missing},
 		{Options{APIKeyFile: empty}, empty + " is empty"},
+		{Options{CodecRequire: true}, "--codec-require needs the payload keys: set --temporal-codec-key-dir"},
 		{Options{CodecKeyDir: missing}, "--temporal-codec-key-dir: stat " + missing},
 	} {
 		require.ErrorContains(t, Apply(c.o, &client.Options{}), c.says)

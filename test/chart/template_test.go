@@ -69,6 +69,8 @@ func TestInvalidValues_AreReported(t *testing.T) {
 			"(api.tokenSecret)"},
 		{"ClientsWithoutTLS", "api.clientCASecret.name=ca",
 			"api.clientCASecret requires client certificates, which need TLS: set api.tlsSecret too"},
+		{"RequiredWithoutKeys", "temporal.codecRequire=true",
+			"temporal.codecRequire needs the keys: set temporal.codecKeysSecret"},
 		{"PartyWithoutName", "mode=party", "mode party runs the workers of one party: set party.name"},
 		{"EngineWithParty", "party.name=alice", "set mode to party, or leave party.name out"},
 		{"PartyWithKuscia", "mode=party,party.name=alice,kuscia.enabled=true", "kuscia.enabled belongs to the engine"},

@@ -17,11 +17,14 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/sealed"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/temporal/codec"
 	"slipway.io/slipway/test/harness"
@@ -31,12 +34,13 @@ import (
 const secret = "marked-5ecret"
 
 // A Temporal with TLS, client certificates and API keys stores nothing of a plan, a rollout and a serving that is
-// readable without a key. The engine's certificate, API key and codec key are rotated while the releases wait.
+// readable without a key, and with --codec-require the engine refuses nothing that it has written itself. Its
+// certificate, API key and codec key are rotated while the releases wait.
 func TestLockedTemporal_StoresNothingReadable_AcrossKeyRotation(t *testing.T) {
 	t.Parallel()
 	l := harness.NewSecureTemporal(t)
-	e := harness.Start(t, harness.Options{Stack: &l.Stack, Args: l.Flags(), WorkerEnv: packageEnvironment,
-		SeparateWorker: true})
+	e := harness.Start(t, harness.Options{Stack: &l.Stack, Args: append(l.Flags(), "--codec-require"),
+		WorkerEnv: packageEnvironment, SeparateWorker: true})
 	p := newPlanWithCanary(t, e, "locked")
 	p.waitApproval("locked")
 	e.Deployment("alone", 2, nil)
@@ -67,21 +71,31 @@ func TestLockedTemporal_StoresNothingReadable_AcrossKeyRotation(t *testing.T) {
 	require.Equal(t, plan.TaskSucceeded, ended.State, ended.Reason)
 	u.remove("locked")
 
-	sealed := readTemporal(t, l.Temporal(t, e.TemporalNamespace), e.TemporalNamespace)
-	require.NotContains(t, string(sealed.raw), secret, "nothing is readable without a key")
+	contents := readTemporal(t, l.Temporal(t, e.TemporalNamespace), e.TemporalNamespace)
+	require.NotContains(t, string(contents.raw), secret, "nothing is readable without a key")
 	keys, err := codec.OpenKeys(filepath.Join(l.Dir, "codec-keys"), nil)
 	require.NoError(t, err)
-	opened := sealed.decrypt(t, codec.New(keys))
+	opened := contents.decrypt(t, codec.New(keys))
 	require.GreaterOrEqual(t, strings.Count(opened, secret), 5, "and it is readable with the keys")
+	intercept, err := codec.NewInterceptor(keys, true)
+	require.NoError(t, err)
+	read, refused := contents.readAt(t, intercept, e.TemporalNamespace)
+	require.Positive(t, read)
+	require.Zero(t, refused, "each payload names the place where it is")
+	read, refused = contents.readAt(t, intercept, "elsewhere")
+	require.Zero(t, read, "no payload can be read in another place")
+	require.Positive(t, refused)
 	for _, id := range []string{"first", "second"} {
-		require.Contains(t, string(sealed.raw), id, "payloads from before and after the rotation name their keys")
+		require.Contains(t, string(contents.raw), id, "payloads from before and after the rotation name their keys")
 	}
 }
 
 // temporalContents is everything that Temporal stores of a namespace, as read by a client without keys.
 type temporalContents struct {
 	histories []*workflowservice.GetWorkflowExecutionHistoryResponse
-	raw       []byte
+	// of are the runs of the histories.
+	of  []*commonpb.WorkflowExecution
+	raw []byte
 }
 
 // readTemporal reads all workflows of a namespace and their histories.
@@ -110,6 +124,7 @@ func readTemporal(t *testing.T, from client.Client, namespace string) (all tempo
 		raw, err := proto.Marshal(history)
 		require.NoError(t, err)
 		all.raw, all.histories = append(all.raw, raw...), append(all.histories, history)
+		all.of = append(all.of, run.GetExecution())
 	}
 	return all
 }
@@ -131,6 +146,33 @@ func (k temporalContents) decrypt(t *testing.T, with codec.Codec) string {
 				}}))
 	}
 	return all.String()
+}
+
+// readAt reads the histories like an engine that gets them from a Temporal namespace, and counts their payloads.
+func (k temporalContents) readAt(t *testing.T, intercept grpc.UnaryClientInterceptor, namespace string) (read,
+	refused int) {
+	t.Helper()
+	for i, history := range k.histories {
+		answer := proto.CloneOf(history)
+		require.NoError(t, intercept(context.Background(), "", &workflowservice.GetWorkflowExecutionHistoryRequest{
+			Namespace: namespace, Execution: k.of[i]}, answer, nil,
+			func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }))
+		require.NoError(t, proxy.VisitPayloads(context.Background(), answer,
+			proxy.VisitPayloadsOptions{SkipSearchAttributes: true,
+				Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload,
+					error) {
+					for _, payload := range payloads {
+						encoding := string(payload.GetMetadata()[converter.MetadataEncoding])
+						if encoding == sealed.Encoding || sealed.Refusal(encoding, payload.GetMetadata()) != nil {
+							refused++
+						} else {
+							read++
+						}
+					}
+					return payloads, nil
+				}}))
+	}
+	return read, refused
 }
 
 // createWith creates a serving of both parties with an input.

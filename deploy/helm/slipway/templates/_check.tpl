@@ -8,6 +8,9 @@
 {{- if and (eq $v.temporal.tls "off") (or $v.temporal.caSecret.name $v.temporal.clientCertSecret.name $v.temporal.serverName) -}}
 {{- fail "temporal.tls is off, but temporal.caSecret, clientCertSecret or serverName is set: remove them, or leave temporal.tls at auto" -}}
 {{- end -}}
+{{- if and $v.temporal.codecRequire (not $v.temporal.codecKeysSecret.name) -}}
+{{- fail "temporal.codecRequire needs the keys: set temporal.codecKeysSecret" -}}
+{{- end -}}
 {{- if and $v.packages.storeTokenSecret.name (not $v.packages.store) -}}
 {{- fail "packages.storeTokenSecret is the token of a package store, but packages.store is empty: set the URL of the store" -}}
 {{- end -}}

@@ -23,6 +23,9 @@ current.
 {{- end }}{{- end }}
 {{- if $temporal.codecKeysSecret.name }}
 - --temporal-codec-key-dir=/etc/slipway/codec-keys
+{{- if $temporal.codecRequire }}
+- --codec-require
+{{- end }}
 {{- end }}
 - --watch-namespaces={{ include "slipway.watchNamespaces" . | fromJsonArray | join "," }}
 {{- if include "slipway.isEngine" . }}
