@@ -26,6 +26,9 @@ type Guard struct {
 	Certificate bool
 	// Proxies name the clients that they forward requests of.
 	Proxies limits.Proxies
+	// Basic also takes the token as the password of HTTP basic authentication, which browsers ask people for. The user
+	// name is free.
+	Basic bool
 }
 
 // Closed reports whether clients need credentials.
@@ -72,7 +75,16 @@ func (g Guard) Authenticate(r *http.Request) error {
 		return problem.Unauthenticated.Because("this engine requires a client certificate: use one issued by the CA " +
 			"in the engine's --api-ca-file")
 	}
-	return g.Token.Authenticate(client, Bearer(r.Header.Get("Authorization")))
+	return g.Token.Authenticate(client, g.presented(r)...)
+}
+
+// presented returns the tokens that a request presents.
+func (g Guard) presented(r *http.Request) []string {
+	presented := []string{Bearer(r.Header.Get("Authorization"))}
+	if _, password, ok := r.BasicAuth(); ok && g.Basic {
+		presented = append(presented, password)
+	}
+	return presented
 }
 
 // Knows reports whether a request has the required credentials, for an operation that shows more to those who have
@@ -135,6 +147,24 @@ func (g Guard) Handler(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Closing protects a handler for browsers that has no error format of its own. It requires the credentials.
+func (g Guard) Closing(next http.Handler) http.Handler {
+	return g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.Authenticate(r); err != nil {
+			refused := problem.Of(err)
+			if refused.Status == http.StatusUnauthorized && g.Basic && g.hasCertificate(r) {
+				w.Header().Set("WWW-Authenticate", `Basic realm="Slipway: the password is the token", charset="UTF-8"`)
+			}
+			if after := refused.RetryAfter(); after != "" {
+				w.Header().Set("Retry-After", after)
+			}
+			http.Error(w, refused.Detail, refused.Status)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
 }
 
 // Hosts are the host names that requests may be addressed to. They protect against DNS rebinding: a page's own host

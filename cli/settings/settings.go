@@ -91,6 +91,8 @@ type Settings struct {
 	TemporalAPIKeyFile  string `name:"temporal-api-key-file" for:"server worker dev" help:"file with the API key for Temporal"`
 	TemporalCodecKeyDir string `name:"temporal-codec-key-dir" for:"server worker dev codec" help:"folder with the keys that encrypt all release data in Temporal: one file per key, named by its ID, and a file named current with the ID of the active key; all processes of an engine need the same keys; empty: no encryption"`
 	TemporalUI          string `name:"temporal-ui" for:"server dev codec" default:"http://127.0.0.1:8233" check:"url" empty:"yes" help:"base URL of the Temporal Web UI, for links; slipway codec accepts requests from its pages"`
+	TemporalUIUpstream  string `name:"temporal-ui-upstream" for:"server dev" check:"url" help:"URL of Temporal's own server of its Web UI, which the server publishes on --temporal-ui-listen with the hosts, the origins and the credentials of the HTTP API; empty: not published"`
+	TemporalUIListen    string `name:"temporal-ui-listen" for:"server dev" default:"127.0.0.1:8233" check:"listen" help:"address of the published Temporal Web UI; browsers send the token of --api-token-file as the password of any user; port 0 selects a free port"`
 	CodecListen         string `name:"codec-listen" for:"codec" default:"127.0.0.1:8086" check:"listen" help:"address of the codec server; an address other than loopback requires --codec-token-file and --codec-cert-file"`
 	CodecCertFile       string `name:"codec-cert-file" for:"codec" help:"certificate of the codec server, for TLS"`
 	CodecKeyFile        string `name:"codec-key-file" for:"codec" help:"key of that certificate"`

@@ -223,6 +223,8 @@ temporal-server-name: temporal.example
 temporal-api-key-file: /etc/temporal/api-key
 temporal-codec-key-dir: /etc/codec
 temporal-ui: https://temporal.example/ui/
+temporal-ui-upstream: http://temporal-ui:8080
+temporal-ui-listen: 0.0.0.0:12
 codec-listen: 0.0.0.0:6
 codec-cert-file: /etc/codec.crt
 codec-key-file: /etc/codec.key
@@ -286,7 +288,8 @@ api: http://slipway.example:80/
 		TemporalCodecKeyDir: "/etc/codec",
 		CodecListen:         "0.0.0.0:6", CodecCertFile: "/etc/codec.crt", CodecKeyFile: "/etc/codec.key",
 		CodecTokenFile: "/etc/codec.token",
-		TemporalUI:     "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
+		TemporalUI:     "https://temporal.example/ui", TemporalUIUpstream: "http://temporal-ui:8080",
+		TemporalUIListen: "0.0.0.0:12", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
 		EngineName: "blue", ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
 		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageBucket: "s3://packages/slipway",
 		PackageS3Endpoint: "https://s3.example",
