@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"slipway.io/slipway/api/limits"
@@ -169,10 +170,14 @@ func (g Guard) Closing(next http.Handler) http.Handler {
 
 // Hosts are the host names that requests may be addressed to. They protect against DNS rebinding: a page's own host
 // name can be made to resolve to this machine, and its requests are then same-origin; but they carry that name in Host.
-type Hosts struct{ names map[string]bool }
+type Hosts struct {
+	names map[string]bool
+	// domains are the ends of names, each with a dot at its beginning.
+	domains []string
+}
 
 // NewHosts takes the addresses that the engine listens on, as host:port, and the additional names that it is reached
-// by.
+// by. One that begins with a dot is the end of names.
 func NewHosts(listens, names []string) Hosts {
 	hosts := Hosts{names: map[string]bool{}}
 	for _, listen := range listens {
@@ -182,6 +187,10 @@ func NewHosts(listens, names []string) Hosts {
 		}
 	}
 	for _, name := range names {
+		if strings.HasPrefix(name, ".") {
+			hosts.domains = append(hosts.domains, name)
+			continue
+		}
 		hosts.names[canonical(name)] = true
 	}
 	return hosts
@@ -199,7 +208,8 @@ func (h Hosts) Allows(authority string, local net.Addr) bool {
 		host = name
 	}
 	host = canonical(host)
-	if host == "localhost" || h.names[host] {
+	if host == "localhost" || h.names[host] ||
+		slices.ContainsFunc(h.domains, func(domain string) bool { return strings.HasSuffix(host, domain) }) {
 		return true
 	}
 	address, err := netip.ParseAddr(host)

@@ -4,6 +4,7 @@ package fetch
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type options struct {
 	credentials      string
 	patience         time.Duration
 	terminationLog   string
+	// storeCAs are the CAs of the servers in trusted; nil: those of the system.
+	storeCAs *x509.CertPool
 }
 
 // Command returns `slipway fetch`.
@@ -56,6 +59,8 @@ failure may be temporary, all are retried until --patience has passed. A package
 The formats zip, tar, tar.gz and tar.zst are detected by content. Archives that are damaged, exceed the limits or have
 entries outside the folder are rejected. FOLDER/content appears only when it is complete. Running the command again
 with the same digest changes nothing.
+
+A server under --trusted needs a certificate of the CAs in ` + source.EnvStoreCA + `, if it is set.
 
 On failure, the reason is also written to ` + terminationLog + `, if this file exists, so that Kubernetes shows it in
 the pod status.`,
@@ -136,6 +141,12 @@ func run(ctx context.Context, a *app.App, o options) error {
 	if err != nil {
 		return app.Usagef("--allow: %s", err)
 	}
+	if pem := os.Getenv(source.EnvStoreCA); pem != "" {
+		o.storeCAs = x509.NewCertPool()
+		if !o.storeCAs.AppendCertsFromPEM([]byte(pem)) {
+			return app.Usagef("%s holds no certificate in PEM form", source.EnvStoreCA)
+		}
+	}
 	v, err := openVolume(o.to)
 	if err != nil {
 		return err
@@ -167,7 +178,7 @@ func (o *options) downloadAndUnpack(ctx context.Context, a *app.App, allow sourc
 	defer into.Close()
 	credentials, lacking := readCredentials(o.credentials)
 	client := download.New(download.Options{Allow: allow, Credentials: credentials, MaxBytes: o.limits.Bytes,
-		Trusted: o.trusted})
+		Trusted: o.trusted, TrustedCAs: o.storeCAs})
 	d := &downloads{app: a, client: client, sha256: o.sha256, retryUntil: a.Now().Add(o.patience), target: into}
 	if err := d.fetchAny(ctx, o.urls); err != nil {
 		if lacking != nil && ctx.Err() == nil {

@@ -42,7 +42,7 @@ type Settings struct {
 	APICertFile      string   `name:"api-cert-file" for:"server dev client" help:"TLS certificate for the HTTP API: of the server, or the client certificate of other commands"`
 	APIKeyFile       string   `name:"api-key-file" for:"server dev client" help:"key of that certificate"`
 	APICAFile        string   `name:"api-ca-file" for:"server dev client" help:"CA of the peer's certificate: the server then requires client certificates of this CA, and other commands trust only servers of this CA"`
-	AllowedHosts     []string `name:"allowed-hosts" for:"server worker dev codec" check:"host" help:"allowed Host headers of requests, in addition to loopback and the listen addresses; required behind a proxy or a Kubernetes Service"`
+	AllowedHosts     []string `name:"allowed-hosts" for:"server worker dev codec package-serve" check:"host" help:"allowed Host headers of requests, in addition to loopback and the listen addresses; required behind a proxy or a Kubernetes Service"`
 	TrustedProxies   []string `name:"trusted-proxies" for:"server dev" check:"network" help:"networks, as 10.0.0.0/8, and addresses of proxies whose X-Forwarded-For names the client, for the log and limits by address; empty: none"`
 	MaxEventStreams  int      `name:"max-event-streams" for:"server dev" default:"1000" max:"100000" help:"maximum number of open event streams of the HTTP API"`
 	KusciaListen     string   `name:"kuscia-listen" for:"server dev" default:"127.0.0.1:8082" check:"listen" empty:"yes" help:"address of Kuscia's API over HTTP; port 0 selects a free port; empty: disabled"`
@@ -75,8 +75,10 @@ type Settings struct {
 	SourceAllow             []string      `name:"source-allow" for:"worker dev" default:"public" check:"source" help:"allowed sources of packages: public, or hosts, *.domains, addresses and networks, each with an optional port"`
 	PackageStore            string        `name:"package-store" for:"worker dev package-push" check:"url" help:"base URL of the party's package store, reachable from its pods; empty: pods download packages from their source"`
 	PackageStoreTokenFile   string        `name:"package-store-token-file" for:"worker dev package-push" help:"file with the token of the package store; reloaded when it changes"`
+	PackageStoreCAFile      string        `name:"package-store-ca-file" for:"worker dev package-push" help:"CAs of the certificate of the package store, which this process and its pods trust for the store only; reloaded when it changes; empty: those of the system"`
 	PackageKeep             time.Duration `name:"package-keep" for:"worker dev" default:"24h" help:"how long the store keeps packages that no pod template, revision or record refers to"`
 	PackageMaxBytes         int64         `name:"package-max-bytes" for:"worker dev package-push package-serve" default:"2Gi" help:"maximum size of a package, in bytes or, for example, as 500Mi or 2Gi"`
+	PackageTempBytes        int64         `name:"package-temp-bytes" for:"worker dev package-serve" default:"0" help:"maximum total size of unfinished packages on disk: downloads of a worker, or uploads to a package store; further ones are repeated later; 0: four times --package-max-bytes"`
 	PackageMaxUnpackedBytes int64         `name:"package-max-unpacked-bytes" for:"worker dev package-push" default:"8Gi" help:"maximum total size of the unpacked files of a package"`
 	Image                   string        `name:"image" for:"worker dev" dev:"slipway:local" help:"Slipway image with which pods download and unpack packages; empty: items that deploy packages are rejected"`
 

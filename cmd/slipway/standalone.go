@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.uber.org/fx"
@@ -105,7 +106,10 @@ func newPackageServer(p Process) (*listener, error) {
 
 // openPackages opens the store in its folder or bucket.
 func openPackages(s settings.Settings) (*packages.Store, error) {
-	options := packages.Options{MaxBytes: s.PackageMaxBytes}
+	if err := checkTempBytes(s); err != nil {
+		return nil, err
+	}
+	options := packages.Options{MaxBytes: s.PackageMaxBytes, TempBytes: s.PackageTempBytes}
 	setting := "--package-dir"
 	var store *packages.Store
 	var err error
@@ -127,14 +131,28 @@ func openPackages(s settings.Settings) (*packages.Store, error) {
 	return store, nil
 }
 
-// packageHandler serves the store and its health. It does not check Host headers: a web page of another site has
-// neither a digest nor the token.
+// serviceNames are the hosts of Services in a cluster. No page on the internet can have such a name.
+var serviceNames = []string{".svc", ".svc.cluster.local"}
+
+// checkTempBytes rejects a limit that would refuse every package of the permitted size.
+func checkTempBytes(s settings.Settings) error {
+	if s.PackageTempBytes != 0 && s.PackageTempBytes < s.PackageMaxBytes {
+		return app.Usagef("--package-temp-bytes is %d, less than a package of --package-max-bytes (%d): set at least that, "+
+			"or 0", s.PackageTempBytes, s.PackageMaxBytes)
+	}
+	return nil
+}
+
+// packageHandler serves the store and its health.
 func packageHandler(p Process, store *packages.Store, authenticate func(*http.Request) error) http.Handler {
-	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log, Authenticate: authenticate})
+	guard := auth.Guard{Hosts: auth.NewHosts([]string{p.Settings.PackageListen}, slices.Concat(p.Settings.AllowedHosts,
+		serviceNames))}
+	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log, Admit: guard.Admit,
+		Authenticate: authenticate})
 	mux := http.NewServeMux()
 	mux.Handle("/packages", handler)
 	mux.Handle("/packages/", handler)
-	mux.Handle("/", worker.HealthHandler("packages", store.Ready, p.Registry))
+	mux.Handle("/", guard.Handler(worker.HealthHandler("packages", store.Ready, p.Registry)))
 	return mux
 }
 

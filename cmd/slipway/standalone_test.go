@@ -139,8 +139,8 @@ func TestPackageStore_ReloadsToken(t *testing.T) {
 	require.Equal(t, http.StatusOK, list(second), "without a restart")
 	require.Equal(t, http.StatusUnauthorized, list(first))
 	require.NoError(t, os.WriteFile(token, nil, 0o600))
-	require.Equal(t, http.StatusUnauthorized, list(second), "a removed token is rejected")
-	require.Equal(t, http.StatusUnauthorized, list(""), "an empty token is rejected")
+	require.Equal(t, http.StatusServiceUnavailable, list(second), "a removed token is rejected")
+	require.Equal(t, http.StatusServiceUnavailable, list(""), "an empty token is rejected")
 }
 
 func TestPackageStore_ServesHealthWithTLS(t *testing.T) {

@@ -27,6 +27,9 @@ const (
 	// EnvURLs lists the addresses that the init container tries, one per line, in this order. It is not an argument
 	// because addresses may have secret queries.
 	EnvURLs = "SLIPWAY_FETCH_URLS"
+	// EnvStoreCA has the CAs of the package store's certificate, in PEM form. They are in the template because pods may
+	// start when no worker is left, and a volume would have to be made in each namespace.
+	EnvStoreCA = "SLIPWAY_FETCH_STORE_CA"
 
 	mountPackage     = "/slipway-package"
 	mountCredentials = "/slipway-package-credentials"
@@ -39,6 +42,8 @@ type Fetcher struct {
 	Image string
 	// Store is the base URL of the party's package store, "" if it has none.
 	Store string
+	// StoreCA are the CAs of the store's certificate in PEM form; "": those of the system.
+	StoreCA string
 	// Allow lists the addresses that packages may come from (ParseAllow).
 	Allow []string
 	// Limits bound a package.
@@ -163,8 +168,11 @@ func (p Package) container(target map[string]any, from Fetcher, rawURL string) m
 		mounts = append(mounts, map[string]any{"name": VolumeCredentials, "mountPath": mountCredentials,
 			"readOnly": true})
 	}
-	c := map[string]any{"name": ContainerFetch, "image": from.Image, "args": args, "volumeMounts": mounts,
-		"env":             []any{map[string]any{"name": EnvURLs, "value": Literal(strings.Join(urls, "\n"))}},
+	env := []any{map[string]any{"name": EnvURLs, "value": Literal(strings.Join(urls, "\n"))}}
+	if from.Store != "" && from.StoreCA != "" {
+		env = append(env, map[string]any{"name": EnvStoreCA, "value": Literal(from.StoreCA)})
+	}
+	c := map[string]any{"name": ContainerFetch, "image": from.Image, "args": args, "volumeMounts": mounts, "env": env,
 		"securityContext": securityContext(jsonpatch.DigObject(target, "securityContext"))}
 	if resources := jsonpatch.DigObject(target, "resources"); len(resources) > 0 {
 		c["resources"] = resources

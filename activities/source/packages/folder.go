@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"slipway.io/slipway/activities/source/space"
 	"slipway.io/slipway/failpoint"
 )
 
@@ -45,7 +47,9 @@ func Open(name string, options Options) (*Store, error) {
 	if err := f.prepare(name); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
-	return newStore(f, options), nil
+	s := newStore(f, options)
+	s.space = space.New(cmp.Or(options.TempBytes, maxUploads*options.MaxBytes))
+	return s, nil
 }
 
 func (f *folder) close() error {
