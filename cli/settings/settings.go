@@ -78,7 +78,7 @@ type Settings struct {
 	PackageStoreCAFile      string        `name:"package-store-ca-file" for:"worker dev package-push" help:"CAs of the certificate of the package store, which this process and its pods trust for the store only; reloaded when it changes; empty: those of the system"`
 	PackageKeep             time.Duration `name:"package-keep" for:"worker dev" default:"24h" help:"how long the store keeps packages that no pod template, revision or record refers to"`
 	PackageMaxBytes         int64         `name:"package-max-bytes" for:"worker dev package-push package-serve" default:"2Gi" help:"maximum size of a package, in bytes or, for example, as 500Mi or 2Gi"`
-	PackageTempBytes        int64         `name:"package-temp-bytes" for:"worker dev package-serve" default:"0" help:"maximum total size of unfinished packages on disk: downloads of a worker, or uploads to a package store; further ones are repeated later; 0: four times --package-max-bytes"`
+	PackageTempBytes        int64         `name:"package-temp-bytes" for:"worker dev package-serve" default:"8Gi" help:"maximum total size of unfinished packages on disk, the downloads of a worker or the uploads to a package store; further ones are repeated later; at least --package-max-bytes"`
 	PackageMaxUnpackedBytes int64         `name:"package-max-unpacked-bytes" for:"worker dev package-push" default:"8Gi" help:"maximum total size of the unpacked files of a package"`
 	Image                   string        `name:"image" for:"worker dev" dev:"slipway:local" help:"Slipway image with which pods download and unpack packages; empty: items that deploy packages are rejected"`
 

@@ -252,6 +252,8 @@ package-key-file: /etc/packages/key
 source-allow: [public, "10.0.0.0/8:443"]
 package-store: https://packages.example/
 package-store-token-file: /etc/store/token
+package-store-ca-file: /etc/store/ca
+package-temp-bytes: 3Gi
 package-keep: 36h
 package-max-bytes: 500Mi
 package-max-unpacked-bytes: 1000000
@@ -296,7 +298,8 @@ api: http://slipway.example:80/
 		PackageS3Region:   "eu-north-1", PackageTokenFile: "/etc/packages/token",
 		PackageCertFile: "/etc/packages/crt", PackageKeyFile: "/etc/packages/key",
 		SourceAllow: []string{"public", "10.0.0.0/8:443"}, PackageStore: "https://packages.example",
-		PackageStoreTokenFile: "/etc/store/token", PackageKeep: 36 * time.Hour, PackageMaxBytes: 500 << 20,
+		PackageStoreTokenFile: "/etc/store/token",
+		PackageStoreCAFile:    "/etc/store/ca", PackageTempBytes: 3 << 30, PackageKeep: 36 * time.Hour, PackageMaxBytes: 500 << 20,
 		PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true,
 		ServingPolicyFile: "/etc/slipway/servings.yaml", BuildPolicyFile: "/etc/slipway/builds.yaml",

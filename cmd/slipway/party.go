@@ -78,10 +78,7 @@ func newSource(p partyParts) (*partysource.Activities, error) {
 	}
 	limits := source.DefaultLimits
 	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
-	if err := checkTempBytes(s); err != nil {
-		return nil, err
-	}
-	options := partysource.Options{TempBytes: s.PackageTempBytes, Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep,
+	options := partysource.Options{TempBytes: tempBytes(s), Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep,
 		Policy:    policy,
 		Unbounded: p.Typed, Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow,
 			Limits: limits}}

@@ -106,10 +106,7 @@ func newPackageServer(p Process) (*listener, error) {
 
 // openPackages opens the store in its folder or bucket.
 func openPackages(s settings.Settings) (*packages.Store, error) {
-	if err := checkTempBytes(s); err != nil {
-		return nil, err
-	}
-	options := packages.Options{MaxBytes: s.PackageMaxBytes, TempBytes: s.PackageTempBytes}
+	options := packages.Options{MaxBytes: s.PackageMaxBytes, TempBytes: tempBytes(s)}
 	setting := "--package-dir"
 	var store *packages.Store
 	var err error
@@ -134,14 +131,8 @@ func openPackages(s settings.Settings) (*packages.Store, error) {
 // serviceNames are the hosts of Services in a cluster. No page on the internet can have such a name.
 var serviceNames = []string{".svc", ".svc.cluster.local"}
 
-// checkTempBytes rejects a limit that would refuse every package of the permitted size.
-func checkTempBytes(s settings.Settings) error {
-	if s.PackageTempBytes != 0 && s.PackageTempBytes < s.PackageMaxBytes {
-		return app.Usagef("--package-temp-bytes is %d, less than a package of --package-max-bytes (%d): set at least that, "+
-			"or 0", s.PackageTempBytes, s.PackageMaxBytes)
-	}
-	return nil
-}
+// tempBytes returns the maximum total size of unfinished packages, which every package of the permitted size fits into.
+func tempBytes(s settings.Settings) int64 { return max(s.PackageTempBytes, s.PackageMaxBytes) }
 
 // packageHandler serves the store and its health.
 func packageHandler(p Process, store *packages.Store, authenticate func(*http.Request) error) http.Handler {

@@ -80,6 +80,23 @@ func TestPut_PinsPodsToDigest(t *testing.T) {
 	require.Empty(t, pod.Spec.Containers[0].VolumeMounts)
 }
 
+func TestPut_GivesPodsTheCAOfTheStore(t *testing.T) {
+	t.Parallel()
+	plainly, trusting, elsewhere := template(t, plain), template(t, plain), template(t, plain)
+	order().Put(plainly, fetcher, "https://packages.test/order.zip")
+	with := fetcher
+	with.StoreCA = "-----BEGIN CERTIFICATE-----\n"
+	order().Put(trusting, with, "https://packages.test/order.zip")
+	env := typed(t, trusting).Spec.InitContainers[0].Env
+	require.Len(t, env, 2)
+	require.Equal(t, corev1.EnvVar{Name: source.EnvStoreCA, Value: with.StoreCA}, env[1])
+	require.Len(t, typed(t, plainly).Spec.InitContainers[0].Env, 1)
+	require.True(t, order().PresentIn(plainly), "another CA is no other package: pods that have it are not replaced")
+	with.Store = ""
+	order().Put(elsewhere, with, "https://packages.test/order.zip")
+	require.Len(t, typed(t, elsewhere).Spec.InitContainers[0].Env, 1, "it is trusted for the store only")
+}
+
 func TestPutReplacesAnEarlierPackage(t *testing.T) {
 	t.Parallel()
 	in := template(t, plain)

@@ -1,7 +1,6 @@
 package packages
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -48,7 +47,9 @@ func Open(name string, options Options) (*Store, error) {
 		return nil, errors.Join(err, f.close())
 	}
 	s := newStore(f, options)
-	s.space = space.New(cmp.Or(options.TempBytes, maxUploads*options.MaxBytes))
+	if options.TempBytes > 0 {
+		s.space = space.New(options.TempBytes)
+	}
 	return s, nil
 }
 

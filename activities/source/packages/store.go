@@ -41,15 +41,11 @@ var (
 	ErrUploads = errors.New("too much is being uploaded at once: try again in a minute")
 )
 
-// maxUploads is how many of the largest packages may be uploaded to a folder at once, unless Options say otherwise.
-const maxUploads = 4
-
 // Options configure a store.
 type Options struct {
 	// MaxBytes is the largest size of a package.
 	MaxBytes int64
-	// TempBytes bounds the bytes of all uploads to a folder together; 0: maxUploads packages of the largest size. A
-	// bucket has them.
+	// TempBytes bounds the bytes of all uploads to a folder together; 0: it does not. Those to a bucket need no disk.
 	TempBytes int64
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
