@@ -100,7 +100,9 @@ func TestProxy_PassesCredentialsOn_WithoutToken(t *testing.T) {
 	address := published(t, closed(t, ""), func(_ http.ResponseWriter, r *http.Request) {
 		got = r.Header.Get("Authorization")
 	})
-	answer, _ := send(t, http.MethodGet, address, func(r *http.Request) { r.Header.Set("Authorization", "Bearer of-the-ui") })
+	answer, _ := send(t, http.MethodGet, address, func(r *http.Request) {
+		r.Header.Set("Authorization", "Bearer of-the-ui")
+	})
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.Equal(t, "Bearer of-the-ui", got, "a login of the UI itself")
 }
@@ -128,7 +130,9 @@ func TestProxy_RefusesOthers(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, answer.StatusCode, text)
 	require.Contains(t, answer.Header.Get("WWW-Authenticate"), "Basic realm=")
 	for n := range 30 {
-		answer, _ := send(t, http.MethodGet, address, func(r *http.Request) { r.SetBasicAuth(fmt.Sprint("guest-", n), "guess") })
+		answer, _ := send(t, http.MethodGet, address, func(r *http.Request) {
+			r.SetBasicAuth(fmt.Sprint("guest-", n), "guess")
+		})
 		if n < 20 {
 			require.Equal(t, http.StatusUnauthorized, answer.StatusCode, n)
 			continue
@@ -176,7 +180,9 @@ func TestProxy_SaysWhatIsWrong(t *testing.T) {
 	require.Equal(t, http.StatusBadGateway, answer.StatusCode)
 	require.Contains(t, text, "Temporal's Web UI does not answer (--temporal-ui-upstream)")
 
-	address := published(t, closed(t, ""), func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	address := published(t, closed(t, ""), func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	})
 	answer, text = send(t, http.MethodPost, address, func(r *http.Request) {
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(strings.Repeat("x", 5<<20))), -1
 	})

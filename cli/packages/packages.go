@@ -89,8 +89,8 @@ func readAuthorities(path string) (Authorities, error) {
 	case found.PEM == "":
 		return Authorities{}, fmt.Errorf("--package-store-ca-file: %s holds no certificate in PEM form", path)
 	case len(found.PEM) > maxAuthorities:
-		return Authorities{}, fmt.Errorf("--package-store-ca-file: the certificates in %s have %d bytes, and pod templates "+
-			"take %d: write only the CAs of the package store to it", path, len(found.PEM), maxAuthorities)
+		return Authorities{}, fmt.Errorf("--package-store-ca-file: the certificates in %s have %d bytes, and pod "+
+			"templates take %d: write only the CAs of the package store to it", path, len(found.PEM), maxAuthorities)
 	}
 	return found, nil
 }

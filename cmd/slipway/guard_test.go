@@ -222,10 +222,11 @@ func TestEveryRouteOfEveryListener(t *testing.T) {
 // TestTemporalUI_RequiresCredentialsBeyondLoopback: releases are approved there.
 func TestTemporalUI_RequiresCredentialsBeyondLoopback(t *testing.T) {
 	t.Parallel()
-	process := Process{Settings: settings.Settings{TemporalUIListen: "0.0.0.0:0", TemporalUIUpstream: "http://127.0.0.1:1"},
-		Log: slog.New(slog.DiscardHandler)}
+	s := settings.Settings{TemporalUIListen: "0.0.0.0:0", TemporalUIUpstream: "http://127.0.0.1:1"}
+	process := Process{Settings: s, Log: slog.New(slog.DiscardHandler)}
 	_, err := newTemporalUI(uiParts{Process: process})
-	require.ErrorContains(t, err, "--temporal-ui-listen 0.0.0.0:0 is reachable from other machines without authentication")
+	require.ErrorContains(t, err,
+		"--temporal-ui-listen 0.0.0.0:0 is reachable from other machines without authentication")
 	process.Settings.TemporalUIListen, process.Settings.TemporalUIUpstream = "127.0.0.1:0", "http://127.0.0.1:1/ui"
 	_, err = newTemporalUI(uiParts{Process: process})
 	require.ErrorContains(t, err, "--temporal-ui-upstream: ")

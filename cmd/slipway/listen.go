@@ -198,8 +198,8 @@ func newTemporalUI(p uiParts) (*listener, error) {
 	}
 	l := listenHTTP("the Temporal UI", limits.Default.Server(handler), p.TLS.Config)
 	l.where = []any{"upstream", s.TemporalUIUpstream}
-	l.insecure = "the Temporal UI is not encrypted: the token can be intercepted unless a proxy encrypts the connection " +
-		"(--api-cert-file)"
+	l.insecure = "the Temporal UI is not encrypted: the token can be intercepted unless a proxy encrypts the " +
+		"connection (--api-cert-file)"
 	return p.listen(l, s.TemporalUIListen,
 		"cannot serve the Temporal UI: %w; choose another address with --temporal-ui-listen")
 }

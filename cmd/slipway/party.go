@@ -78,8 +78,8 @@ func newSource(p partyParts) (*partysource.Activities, error) {
 	}
 	limits := source.DefaultLimits
 	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
-	options := partysource.Options{TempBytes: tempBytes(s), Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep,
-		Policy:    policy,
+	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep,
+		Policy: policy, TempBytes: tempBytes(s),
 		Unbounded: p.Typed, Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow,
 			Limits: limits}}
 	if p.Home != nil {

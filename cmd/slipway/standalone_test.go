@@ -200,7 +200,8 @@ func TestWrongTokensOfStandaloneServers_GetRefused(t *testing.T) {
 			Failures: failures, Down: shutdowner(func() error { return nil })}
 	}
 	token, keys := write(t, "token", []byte(secret)), t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(keys, "one"), []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600))
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	require.NoError(t, os.WriteFile(filepath.Join(keys, "one"), []byte(key), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(keys, "current"), []byte("one"), 0o600))
 	store, err := newPackageServer(process(settings.Settings{PackageListen: "127.0.0.1:0", PackageMaxBytes: 1 << 20,
 		PackageDir: t.TempDir(), PackageTokenFile: token}))
