@@ -362,6 +362,7 @@ func TestFetch_ReadsURLs_FromEnvironment(t *testing.T) {
 
 // TestFetch_TrustsCAOfStore_ForStoreOnly: the CA in the pod template is for the package store.
 func TestFetch_TrustsCAOfStore_ForStoreOnly(t *testing.T) {
+	t.Parallel()
 	one := shop(t, "1")
 	store := httptest.NewTLSServer(bytesOf(one))
 	defer store.Close()
@@ -374,18 +375,16 @@ func TestFetch_TrustsCAOfStore_ForStoreOnly(t *testing.T) {
 	require.NotEqual(t, app.ExitOK, got.code)
 	require.Contains(t, got.err, "certificate signed by unknown authority")
 
-	t.Setenv("SLIPWAY_FETCH_STORE_CA", ca)
-	got, p := fetch("--trusted", store.URL)
+	got, p := fetch("--trusted", store.URL, "--trusted-ca", ca)
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	require.Equal(t, shopContent("1"), p.content())
-	got, _ = fetch()
+	got, _ = fetch("--trusted-ca", ca)
 	require.NotEqual(t, app.ExitOK, got.code, "a source with a certificate of this CA")
 	require.Contains(t, got.err, "certificate signed by unknown authority")
 
-	t.Setenv("SLIPWAY_FETCH_STORE_CA", "no certificate")
-	got, _ = fetch("--trusted", store.URL)
+	got, _ = fetch("--trusted", store.URL, "--trusted-ca", "no certificate")
 	require.Equal(t, app.ExitUsage, got.code)
-	require.Contains(t, got.err, "SLIPWAY_FETCH_STORE_CA holds no certificate in PEM form")
+	require.Contains(t, got.err, "--trusted-ca holds no certificate in PEM form")
 }
 
 func TestFetchSendsCredentials(t *testing.T) {

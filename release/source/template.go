@@ -27,9 +27,6 @@ const (
 	// EnvURLs lists the addresses that the init container tries, one per line, in this order. It is not an argument
 	// because addresses may have secret queries.
 	EnvURLs = "SLIPWAY_FETCH_URLS"
-	// EnvStoreCA has the CAs of the package store's certificate, in PEM form. They are in the template because pods may
-	// start when no worker is left, and a volume would have to be made in each namespace.
-	EnvStoreCA = "SLIPWAY_FETCH_STORE_CA"
 
 	mountPackage     = "/slipway-package"
 	mountCredentials = "/slipway-package-credentials"
@@ -155,6 +152,11 @@ func (p Package) container(target map[string]any, from Fetcher, rawURL string) m
 	if from.Store != "" {
 		urls = []string{StoreURL(from.Store, p.SHA256), rawURL}
 		args = append(args, "--trusted", Literal(from.Store))
+		if from.StoreCA != "" {
+			// The CAs are in the template because pods may start when no worker is left, and a volume would have to be made in
+			// each namespace.
+			args = append(args, "--trusted-ca", Literal(from.StoreCA))
+		}
 	}
 	for _, entry := range from.Allow {
 		args = append(args, "--allow", Literal(entry))
@@ -168,11 +170,8 @@ func (p Package) container(target map[string]any, from Fetcher, rawURL string) m
 		mounts = append(mounts, map[string]any{"name": VolumeCredentials, "mountPath": mountCredentials,
 			"readOnly": true})
 	}
-	env := []any{map[string]any{"name": EnvURLs, "value": Literal(strings.Join(urls, "\n"))}}
-	if from.Store != "" && from.StoreCA != "" {
-		env = append(env, map[string]any{"name": EnvStoreCA, "value": Literal(from.StoreCA)})
-	}
-	c := map[string]any{"name": ContainerFetch, "image": from.Image, "args": args, "volumeMounts": mounts, "env": env,
+	c := map[string]any{"name": ContainerFetch, "image": from.Image, "args": args, "volumeMounts": mounts,
+		"env":             []any{map[string]any{"name": EnvURLs, "value": Literal(strings.Join(urls, "\n"))}},
 		"securityContext": securityContext(jsonpatch.DigObject(target, "securityContext"))}
 	if resources := jsonpatch.DigObject(target, "resources"); len(resources) > 0 {
 		c["resources"] = resources

@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -87,14 +88,15 @@ func TestPut_GivesPodsTheCAOfTheStore(t *testing.T) {
 	with := fetcher
 	with.StoreCA = "-----BEGIN CERTIFICATE-----\n"
 	order().Put(trusting, with, "https://packages.test/order.zip")
-	env := typed(t, trusting).Spec.InitContainers[0].Env
-	require.Len(t, env, 2)
-	require.Equal(t, corev1.EnvVar{Name: source.EnvStoreCA, Value: with.StoreCA}, env[1])
-	require.Len(t, typed(t, plainly).Spec.InitContainers[0].Env, 1)
+	args := typed(t, trusting).Spec.InitContainers[0].Args
+	at := slices.Index(args, "--trusted-ca")
+	require.Positive(t, at)
+	require.Equal(t, with.StoreCA, args[at+1])
+	require.NotContains(t, typed(t, plainly).Spec.InitContainers[0].Args, "--trusted-ca")
 	require.True(t, order().PresentIn(plainly), "another CA is no other package: pods that have it are not replaced")
 	with.Store = ""
 	order().Put(elsewhere, with, "https://packages.test/order.zip")
-	require.Len(t, typed(t, elsewhere).Spec.InitContainers[0].Env, 1, "it is trusted for the store only")
+	require.NotContains(t, typed(t, elsewhere).Spec.InitContainers[0].Args, "--trusted-ca", "there is no store")
 }
 
 func TestPutReplacesAnEarlierPackage(t *testing.T) {
