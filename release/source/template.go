@@ -153,8 +153,8 @@ func (p Package) container(target map[string]any, from Fetcher, rawURL string) m
 		urls = []string{StoreURL(from.Store, p.SHA256), rawURL}
 		args = append(args, "--trusted", Literal(from.Store))
 		if from.StoreCA != "" {
-			// The CAs are in the template because pods may start when no worker is left, and a volume would have to be made in
-			// each namespace.
+			// The CAs are in the template because pods may start when no worker is left, and a volume would have to be
+			// made in each namespace.
 			args = append(args, "--trusted-ca", Literal(from.StoreCA))
 		}
 	}
