@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/source/packages"
+	"slipway.io/slipway/activities/source/space"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
@@ -51,6 +52,10 @@ type Options struct {
 	Unbounded kube.Typed
 	// Store is the party's package store; nil: it has none.
 	Store Store
+	// StoreCA returns the current CAs of the store's certificate in PEM form; nil: those of the system.
+	StoreCA func() string
+	// TempBytes bounds the bytes of all temporary files; 0: maxDownloads packages of the largest size.
+	TempBytes int64
 	// Namespaces are the namespaces that this worker serves; empty: all. A package that a pod template in one of them
 	// names stays in the store.
 	Namespaces []string
@@ -78,6 +83,7 @@ type Activities struct {
 	allow         source.Allow
 	options       Options
 	downloadSlots chan struct{}
+	space         *space.Space
 }
 
 // New returns the activities of one party, whose Secrets client reads. The client's own timeout bounds each request. It
@@ -96,8 +102,10 @@ func New(client kube.Typed, options Options) (*Activities, error) {
 	if options.Unbounded == nil {
 		options.Unbounded = client
 	}
-	return &Activities{client: client, allow: allow, options: options, downloadSlots: make(chan struct{}, maxDownloads)},
-		nil
+	most := cmp.Or(options.TempBytes,
+		maxDownloads*cmp.Or(options.Fetcher.Limits.Bytes, source.DefaultLimits.Bytes))
+	return &Activities{client: client, allow: allow, options: options, downloadSlots: make(chan struct{}, maxDownloads),
+		space: space.New(most)}, nil
 }
 
 // Register registers the activities by the names that the workflows use.
@@ -111,7 +119,13 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 }
 
 // Fetcher returns how the party's pods fetch packages.
-func (a *Activities) Fetcher() source.Fetcher { return a.options.Fetcher }
+func (a *Activities) Fetcher() source.Fetcher {
+	fetcher := a.options.Fetcher
+	if a.options.StoreCA != nil {
+		fetcher.StoreCA = a.options.StoreCA()
+	}
+	return fetcher
+}
 
 // URL returns the complete URL of a package, including its query. A hidden query is read from the record of the task.
 func (a *Activities) URL(ctx context.Context, p source.Package) (string, error) {

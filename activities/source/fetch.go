@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/source/archive"
 	"slipway.io/slipway/activities/source/download"
+	"slipway.io/slipway/activities/source/space"
 	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
@@ -105,8 +107,12 @@ func (f *fetching) client(ctx context.Context) (*download.Client, string, error)
 	}
 	options := download.Options{Allow: f.a.allow, Credentials: credentials, MaxBytes: f.a.options.Fetcher.Limits.Bytes,
 		Log: f.a.options.Logger}
-	if store := f.a.options.Fetcher.Store; store != "" {
-		options.Trusted = []string{store}
+	if fetcher := f.a.Fetcher(); fetcher.Store != "" {
+		options.Trusted = []string{fetcher.Store}
+		if fetcher.StoreCA != "" {
+			options.TrustedCAs = x509.NewCertPool()
+			options.TrustedCAs.AppendCertsFromPEM([]byte(fetcher.StoreCA))
+		}
 	}
 	return download.New(options), rawURL, nil
 }
@@ -125,7 +131,7 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 	case <-ctx.Done():
 		return source.Fetched{}, ctx.Err()
 	}
-	file, err := unlinkedTempFile()
+	file, err := unlinkedTempFile(f.a.space)
 	if err != nil {
 		return source.Fetched{}, err
 	}
@@ -136,6 +142,9 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 	}
 	f.setMessage("downloading %s", source.Redact(rawURL))
 	got, err := client.Fetch(ctx, rawURL, file)
+	if errors.Is(err, space.ErrFull) {
+		err = &download.Error{Kind: download.Temporary, URL: source.Redact(rawURL), Message: err.Error()}
+	}
 	if err != nil {
 		return source.Fetched{}, err
 	}
@@ -143,10 +152,10 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 		return source.Fetched{}, f.changedError(want, got.SHA256)
 	}
 	got.At = f.a.options.Now().UTC()
-	if err := f.check(ctx, file, &got); err != nil {
+	if err := f.check(ctx, file.File, &got); err != nil {
 		return source.Fetched{}, err
 	}
-	got.Stored = f.store(ctx, file, got)
+	got.Stored = f.store(ctx, file.File, got)
 	return got, nil
 }
 
@@ -159,20 +168,6 @@ func (f *fetching) changedError(was, now string) error {
 	}
 	return failure.New(failure.Refused, "%s has changed while service %s was being released: it was sha256:%s, and "+
 		"is sha256:%s now; nothing was deployed, so execute the plan again", f, f.req.Service, was, now)
-}
-
-// unlinkedTempFile returns a temporary file without a directory entry: the kernel frees it when it is closed, or when
-// the process is killed.
-func unlinkedTempFile() (*os.File, error) {
-	file, err := os.CreateTemp("", "slipway-package-*")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		_ = file.Close()
-		return nil, err
-	}
-	return file, nil
 }
 
 // check reads the complete archive as the pods will, without writing. A package that is deployed as a single file is

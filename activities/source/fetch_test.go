@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -259,6 +260,51 @@ func TestFetch_Failures(t *testing.T) {
 			require.Equal(t, tc.again, again, tc.reason)
 		})
 	}
+}
+
+// TestFetch_BoundsTemporarySpace: packages that are downloaded at once take no more space than the worker allows. The
+// one that finds none left is retried, and succeeds when the other has ended.
+func TestFetch_BoundsTemporarySpace(t *testing.T) {
+	t.Parallel()
+	sound := zipOf(t, "index.html", strings.Repeat("hello ", 10000))
+	half, finish := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(sound[:len(sound)/2])
+		_ = http.NewResponseController(w).Flush()
+		close(half)
+		<-finish
+		_, _ = w.Write(sound[len(sound)/2:])
+	}))
+	defer slow.Close()
+	options := loopback()
+	options.TempBytes = int64(len(sound)) + 10
+	a := activitiesWith(t, options)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := a.Fetch(t.Context(), fetchRequest(slow.URL+"/slow.zip"))
+		ended <- err
+	}()
+	<-half
+	require.Eventually(t, func() bool {
+		free := a.space.Take(options.TempBytes/2+10) == nil
+		if free {
+			a.space.Give(options.TempBytes/2 + 10)
+		}
+		return !free
+	}, time.Minute, time.Millisecond, "the first half is on disk")
+	other := newPackageServer(t, sound)
+	_, err := a.Fetch(t.Context(), fetchRequest(other.URL+"/order.zip"))
+	require.ErrorContains(t, err, "no temporary space left for packages (--package-temp-bytes)")
+	kind, again := kindOf(t, err)
+	require.Equal(t, failure.NotReady, kind)
+	require.True(t, again, "it is retried")
+	close(finish)
+	require.NoError(t, <-ended, "the other one goes on")
+	for range 3 {
+		_, err = a.Fetch(t.Context(), fetchRequest(other.URL+"/order.zip"))
+		require.NoError(t, err, "each download frees its space")
+	}
+	require.NoError(t, a.space.Take(options.TempBytes), "nothing is left")
 }
 
 func TestConfirm_WhenSourceChanges(t *testing.T) {

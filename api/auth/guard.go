@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"slipway.io/slipway/api/limits"
@@ -26,6 +27,9 @@ type Guard struct {
 	Certificate bool
 	// Proxies name the clients that they forward requests of.
 	Proxies limits.Proxies
+	// Basic also takes the token as the password of HTTP basic authentication, which browsers ask people for. The user
+	// name is free.
+	Basic bool
 }
 
 // Closed reports whether clients need credentials.
@@ -72,7 +76,16 @@ func (g Guard) Authenticate(r *http.Request) error {
 		return problem.Unauthenticated.Because("this engine requires a client certificate: use one issued by the CA " +
 			"in the engine's --api-ca-file")
 	}
-	return g.Token.Authenticate(client, Bearer(r.Header.Get("Authorization")))
+	return g.Token.Authenticate(client, g.presented(r)...)
+}
+
+// presented returns the tokens that a request presents.
+func (g Guard) presented(r *http.Request) []string {
+	presented := []string{Bearer(r.Header.Get("Authorization"))}
+	if _, password, ok := r.BasicAuth(); ok && g.Basic {
+		presented = append(presented, password)
+	}
+	return presented
 }
 
 // Knows reports whether a request has the required credentials, for an operation that shows more to those who have
@@ -137,12 +150,34 @@ func (g Guard) Handler(next http.Handler) http.Handler {
 	})
 }
 
+// Closing protects a handler for browsers that has no error format of its own. It requires the credentials.
+func (g Guard) Closing(next http.Handler) http.Handler {
+	return g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.Authenticate(r); err != nil {
+			refused := problem.Of(err)
+			if refused.Status == http.StatusUnauthorized && g.Basic && g.hasCertificate(r) {
+				w.Header().Set("WWW-Authenticate", `Basic realm="Slipway: the password is the token", charset="UTF-8"`)
+			}
+			if after := refused.RetryAfter(); after != "" {
+				w.Header().Set("Retry-After", after)
+			}
+			http.Error(w, refused.Detail, refused.Status)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+}
+
 // Hosts are the host names that requests may be addressed to. They protect against DNS rebinding: a page's own host
 // name can be made to resolve to this machine, and its requests are then same-origin; but they carry that name in Host.
-type Hosts struct{ names map[string]bool }
+type Hosts struct {
+	names map[string]bool
+	// domains are the ends of names, each with a dot at its beginning.
+	domains []string
+}
 
 // NewHosts takes the addresses that the engine listens on, as host:port, and the additional names that it is reached
-// by.
+// by. One that begins with a dot is the end of names.
 func NewHosts(listens, names []string) Hosts {
 	hosts := Hosts{names: map[string]bool{}}
 	for _, listen := range listens {
@@ -152,6 +187,10 @@ func NewHosts(listens, names []string) Hosts {
 		}
 	}
 	for _, name := range names {
+		if strings.HasPrefix(name, ".") {
+			hosts.domains = append(hosts.domains, name)
+			continue
+		}
 		hosts.names[canonical(name)] = true
 	}
 	return hosts
@@ -169,7 +208,8 @@ func (h Hosts) Allows(authority string, local net.Addr) bool {
 		host = name
 	}
 	host = canonical(host)
-	if host == "localhost" || h.names[host] {
+	if host == "localhost" || h.names[host] ||
+		slices.ContainsFunc(h.domains, func(domain string) bool { return strings.HasSuffix(host, domain) }) {
 		return true
 	}
 	address, err := netip.ParseAddr(host)

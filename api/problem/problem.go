@@ -275,6 +275,12 @@ const RetryAfterFailures = "60"
 // retryAfter are the headers Retry-After, in seconds, by type of problem.
 var retryAfter = map[string]string{Limited.Type(): "1", TooManyFailures.Type(): RetryAfterFailures}
 
+// HTTPStatus returns the status of a problem's response.
+func (p *Error) HTTPStatus() int { return p.Status }
+
+// RetryAfter returns the header Retry-After of a problem, in seconds; "" for none.
+func (p *Error) RetryAfter() string { return retryAfter[p.Type] }
+
 // Handler returns the only place that turns errors into responses of the API.
 func Handler(log *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {

@@ -24,10 +24,12 @@ import (
 
 // Lifetimes of certificates. They are renewed when a third of the lifetime is left.
 const (
-	caLife   = 10 * 365 * 24 * time.Hour
+	caLife   = 365 * 24 * time.Hour
 	certLife = 90 * 24 * time.Hour
 	// caPropagation is how long a new CA is published before it signs: by then every API server has read it.
 	caPropagation = 24 * time.Hour
+	// caOverlap is how long the CAs before a new one are trusted: by then every process serves the new one's certificate.
+	caOverlap = 2 * caPropagation
 	// clockSkew is the tolerated difference between clocks in the cluster.
 	clockSkew = 10 * time.Minute
 )
@@ -48,31 +50,56 @@ const (
 func Renew(old Material, hosts []string, now time.Time) (Material, error) {
 	m := Material{}
 	maps.Copy(m, old)
-	cas, key := m.authority(now)
-	if key == nil || cas[0].NotAfter.Sub(now) < caLife/3 {
-		fresh, freshKey, err := newAuthority(now)
-		if err != nil {
-			return m, err
-		}
-		cas, key = append([]*x509.Certificate{fresh}, cas...), freshKey
-		if m[keyBundle], m[keyCAKey], err = encode(cas, key); err != nil {
-			return m, err
-		}
+	leaf, names := m.leaf(now), slices.Clone(hosts)
+	if leaf != nil { // keep the names in the old certificate: other processes of this engine may be reached under them
+		names = append(names, namesOf(leaf)...)
 	}
-	leaf := m.leaf(now)
+	cas, key, err := m.renewAuthority(names, now)
+	if err != nil {
+		return m, err
+	}
+	leaf = m.leaf(now) // its CA may be trusted no longer
 	if leaf != nil && validFor(leaf, hosts, now) &&
 		(leaf.CheckSignatureFrom(cas[0]) == nil || now.Sub(cas[0].NotBefore) < caPropagation) {
 		return m, nil
 	}
-	if leaf != nil { // keep the names in the old certificate: other processes of this engine may be reached under them
-		hosts = append(slices.Clone(hosts), namesOf(leaf)...)
-	}
-	cert, certKey, err := issue(cas[0], key, hosts, now)
+	cert, certKey, err := issue(cas[0], key, names, now)
 	if err != nil {
 		return m, err
 	}
 	m[keyCertificate], m[keyKey], err = encode([]*x509.Certificate{cert}, certKey)
 	return m, err
+}
+
+// renewAuthority makes a new CA if there is none that signs for the hosts and lasts, and drops CAs that no process has a
+// certificate of any longer. It returns the trusted CAs, newest first, and the key of the newest.
+func (m Material) renewAuthority(hosts []string, now time.Time) (cas []*x509.Certificate, key *ecdsa.PrivateKey,
+	err error) {
+	cas, key = m.authority(now)
+	switch {
+	case key == nil || cas[0].NotAfter.Sub(now) < caLife/3 || !limitedTo(cas[0], hosts):
+		fresh, freshKey, err := newAuthority(hosts, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		cas, key = append([]*x509.Certificate{fresh}, cas...), freshKey
+	case len(cas) > 1 && now.Sub(cas[0].NotBefore) >= caOverlap:
+		cas = cas[:1]
+	default:
+		return cas, key, nil
+	}
+	m[keyBundle], m[keyCAKey], err = encode(cas, key)
+	return cas, key, err
+}
+
+// limitedTo reports whether a CA can sign for these hosts, and for limited ones only.
+func limitedTo(ca *x509.Certificate, hosts []string) bool {
+	return ca.PermittedDNSDomainsCritical && !slices.ContainsFunc(hosts, func(host string) bool {
+		if ip := net.ParseIP(host); ip != nil {
+			return !slices.ContainsFunc(ca.PermittedIPRanges, func(n *net.IPNet) bool { return n.Contains(ip) })
+		}
+		return !slices.Contains(ca.PermittedDNSDomains, host)
+	})
 }
 
 // authority returns the CAs that have not expired, newest first, and the key of the newest; key is nil if it cannot
@@ -123,12 +150,35 @@ func namesOf(leaf *x509.Certificate) []string {
 	return names
 }
 
-func newAuthority(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// newAuthority makes a CA whose key, should it leak, signs for these hosts only: API servers trust it for any name.
+func newAuthority(hosts []string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: "slipway-webhook-ca"}, IsCA: true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageCertSign, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(caLife)}
+		BasicConstraintsValid: true, MaxPathLenZero: true, PermittedDNSDomainsCritical: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(caLife)}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			if four := ip.To4(); four != nil {
+				ip = four
+			}
+			template.PermittedIPRanges = append(template.PermittedIPRanges,
+				&net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))})
+		} else {
+			template.PermittedDNSDomains = append(template.PermittedDNSDomains, host)
+		}
+	}
+	// A kind of name without a permitted one would not be limited.
+	if len(template.PermittedDNSDomains) == 0 {
+		template.PermittedDNSDomains = []string{noHost}
+	}
+	if len(template.PermittedIPRanges) == 0 {
+		template.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)},
+			{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
+	}
 	return sign(template, nil, nil)
 }
+
+// noHost is a name that no host has (RFC 2606).
+const noHost = "slipway.invalid"
 
 func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, hosts []string, now time.Time) (*x509.Certificate,
 	*ecdsa.PrivateKey, error) {

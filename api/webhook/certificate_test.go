@@ -46,8 +46,8 @@ func TestRenew_ReplacesCertificate_WhenLessThanAThirdOfLifetimeIsLeft(t *testing
 	require.NotEqual(t, first[keyCertificate], late[keyCertificate], "an expired certificate is replaced")
 }
 
-// A new CA is published a day before it signs, and the old one is trusted until it expires: at every moment, clients
-// trust the certificate that is served.
+// A new CA is published a day before it signs, and the old one is trusted for a day more: at every moment, clients trust
+// the certificate that is served.
 func TestRenew_ReplacesCAWithoutInterruption(t *testing.T) {
 	t.Parallel()
 	before := renewed(t, Material{}, hosts, issuedAt)
@@ -61,9 +61,66 @@ func TestRenew_ReplacesCAWithoutInterruption(t *testing.T) {
 	signed := renewed(t, published, hosts, due.Add(caPropagation+clockSkew))
 	require.NotEqual(t, published[keyCertificate], signed[keyCertificate])
 	require.Equal(t, published[keyBundle], signed[keyBundle])
-	expired := renewed(t, signed, hosts, issuedAt.Add(caLife+time.Hour))
-	require.Less(t, len(expired[keyBundle]), len(published[keyBundle])+len(before[keyBundle])/2,
-		"an expired CA is removed from the bundle")
+	alone := renewed(t, signed, hosts, due.Add(caOverlap))
+	require.Len(t, authorities(t, alone), 1, "the old CA is trusted no longer")
+	require.Equal(t, signed[keyCertificate], alone[keyCertificate])
+	asleep := renewed(t, published, hosts, due.Add(caOverlap+time.Hour))
+	require.Len(t, authorities(t, asleep), 1)
+	require.NotEqual(t, published[keyCertificate], asleep[keyCertificate], "an engine that did not run meanwhile")
+}
+
+// authorities returns the trusted CAs.
+func authorities(t *testing.T, m Material) []*x509.Certificate {
+	t.Helper()
+	cas, key := m.authority(issuedAt)
+	require.NotNil(t, key)
+	return cas
+}
+
+// TestAuthority_SignsForItsHostsOnly: the key of the CA, which API servers trust for any name, is of no use for others.
+func TestAuthority_SignsForItsHostsOnly(t *testing.T) {
+	t.Parallel()
+	for name, own := range map[string][]string{"Both": hosts, "Name": hosts[1:], "Address": hosts[:1],
+		"IPv6": {"::1"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := renewed(t, Material{}, own, issuedAt)
+			cas, key := m.authority(issuedAt)
+			require.Len(t, cas, 1)
+			require.LessOrEqual(t, cas[0].NotAfter.Sub(issuedAt), 366*24*time.Hour)
+			roots := x509.NewCertPool()
+			roots.AddCert(cas[0])
+			for _, host := range []string{"kubernetes.default.svc", "10.96.0.1", "fd00::1", "svc", "invalid"} {
+				forged, _, err := issue(cas[0], key, append([]string{host}, own...), issuedAt)
+				require.NoError(t, err)
+				_, err = forged.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: issuedAt})
+				require.Error(t, err, "a certificate for %s", host)
+			}
+		})
+	}
+}
+
+// TestRenew_ReplacesUnlimitedCA: the CA of an earlier version, which signs for every name and lasts for years, is
+// trusted until all processes have a certificate of a new one.
+func TestRenew_ReplacesUnlimitedCA(t *testing.T) {
+	t.Parallel()
+	ca, key, err := sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: issuedAt.Add(-time.Hour), NotAfter: issuedAt.Add(10 * caLife)}, nil, nil)
+	require.NoError(t, err)
+	cert, certKey, err := issue(ca, key, hosts, issuedAt)
+	require.NoError(t, err)
+	old := Material{}
+	old[keyBundle], old[keyCAKey], err = encode([]*x509.Certificate{ca}, key)
+	require.NoError(t, err)
+	old[keyCertificate], old[keyKey], err = encode([]*x509.Certificate{cert}, certKey)
+	require.NoError(t, err)
+
+	published := renewed(t, old, hosts, issuedAt)
+	require.Len(t, authorities(t, published), 2)
+	require.Equal(t, old[keyCertificate], published[keyCertificate], "clients have to read the new bundle first")
+	signed := renewed(t, published, hosts, issuedAt.Add(caPropagation))
+	require.NotEqual(t, old[keyCertificate], signed[keyCertificate])
+	require.Len(t, authorities(t, renewed(t, signed, hosts, issuedAt.Add(caOverlap))), 1)
 }
 
 func TestRenew_ReplacesInvalidParts(t *testing.T) {

@@ -272,7 +272,7 @@ func TestAddress_ClientConfigAndHosts(t *testing.T) {
 func TestServer_RequiresClientCertificates(t *testing.T) {
 	t.Parallel()
 	authority := func() (ca []byte, cert tls.Certificate) {
-		pair, key, err := newAuthority(time.Now())
+		pair, key, err := newAuthority([]string{"127.0.0.1"}, time.Now())
 		require.NoError(t, err)
 		template := &x509.Certificate{NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}

@@ -4,6 +4,7 @@ package fetch
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type options struct {
 	credentials      string
 	patience         time.Duration
 	terminationLog   string
+	// trustedCA has the CAs of the servers in trusted, in PEM form; "": those of the system.
+	trustedCA string
 }
 
 // Command returns `slipway fetch`.
@@ -81,6 +84,8 @@ func (o *options) flags(command *cobra.Command) {
 	f.StringArrayVar(&o.urls, "url", nil, "`URL` of the package; repeat the flag to add alternatives, tried in order")
 	f.StringArrayVar(&o.trusted, "trusted", nil, "base `URL` of the package store: exempt from --allow, and never "+
 		"sent credentials; can be repeated")
+	f.StringVar(&o.trustedCA, "trusted-ca", "", "CAs of the servers under --trusted, as `PEM` text (default those of "+
+		"the system)")
 	f.StringVar(&o.to, "to", "", "`folder` in which to create the folder content")
 	f.StringVar(&o.file, "file", "", "keep the package as one file with this `name`, instead of unpacking it")
 	f.StringArrayVar(&o.allow, "allow", nil, "allowed destinations: public, a host or a network, each with an "+
@@ -160,6 +165,10 @@ func run(ctx context.Context, a *app.App, o options) error {
 // downloadAndUnpack downloads the package and unpacks it into the content folder. It returns a summary for the user.
 func (o *options) downloadAndUnpack(ctx context.Context, a *app.App, allow source.Allow, v volume,
 	asked packageInfo) (summary string, err error) {
+	trusted, err := o.trustedCAs()
+	if err != nil {
+		return "", err
+	}
 	into, err := v.prepare()
 	if err != nil {
 		return "", err
@@ -167,7 +176,7 @@ func (o *options) downloadAndUnpack(ctx context.Context, a *app.App, allow sourc
 	defer into.Close()
 	credentials, lacking := readCredentials(o.credentials)
 	client := download.New(download.Options{Allow: allow, Credentials: credentials, MaxBytes: o.limits.Bytes,
-		Trusted: o.trusted})
+		Trusted: o.trusted, TrustedCAs: trusted})
 	d := &downloads{app: a, client: client, sha256: o.sha256, retryUntil: a.Now().Add(o.patience), target: into}
 	if err := d.fetchAny(ctx, o.urls); err != nil {
 		if lacking != nil && ctx.Err() == nil {
@@ -176,6 +185,18 @@ func (o *options) downloadAndUnpack(ctx context.Context, a *app.App, allow sourc
 		return "", err
 	}
 	return v.install(ctx, asked, into, o.limits)
+}
+
+// trustedCAs returns the CAs of --trusted-ca; nil: those of the system.
+func (o *options) trustedCAs() (*x509.CertPool, error) {
+	if o.trustedCA == "" {
+		return nil, nil
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(o.trustedCA)) {
+		return nil, app.Usagef("--trusted-ca holds no certificate in PEM form")
+	}
+	return pool, nil
 }
 
 // maxSecret is the maximum size of a Kubernetes Secret.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/pem"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -357,6 +358,33 @@ func TestFetch_ReadsURLs_FromEnvironment(t *testing.T) {
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	require.Equal(t, 1, w.asked["/absent"], "in their order")
 	require.Equal(t, shopContent("1"), p.content())
+}
+
+// TestFetch_TrustsCAOfStore_ForStoreOnly: the CA in the pod template is for the package store.
+func TestFetch_TrustsCAOfStore_ForStoreOnly(t *testing.T) {
+	t.Parallel()
+	one := shop(t, "1")
+	store := httptest.NewTLSServer(bytesOf(one))
+	defer store.Close()
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: store.Certificate().Raw}))
+	fetch := func(args ...string) (outcome, *pod) {
+		p := newPod(t)
+		return p.fetch(append(args, "--sha256", digest(one), "--url", store.URL+"/packages/sha256/"+digest(one))...), p
+	}
+	got, _ := fetch("--trusted", store.URL)
+	require.NotEqual(t, app.ExitOK, got.code)
+	require.Contains(t, got.err, "certificate signed by unknown authority")
+
+	got, p := fetch("--trusted", store.URL, "--trusted-ca", ca)
+	require.Equal(t, app.ExitOK, got.code, got.err)
+	require.Equal(t, shopContent("1"), p.content())
+	got, _ = fetch("--trusted-ca", ca)
+	require.NotEqual(t, app.ExitOK, got.code, "a source with a certificate of this CA")
+	require.Contains(t, got.err, "certificate signed by unknown authority")
+
+	got, _ = fetch("--trusted", store.URL, "--trusted-ca", "no certificate")
+	require.Equal(t, app.ExitUsage, got.code)
+	require.Contains(t, got.err, "--trusted-ca holds no certificate in PEM form")
 }
 
 func TestFetchSendsCredentials(t *testing.T) {

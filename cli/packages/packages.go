@@ -4,10 +4,13 @@ package packages
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strconv"
 
@@ -21,6 +24,7 @@ import (
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/reload"
 )
 
 // Command returns `slipway package`. The subcommand that serves the store is passed in, like the other server commands.
@@ -35,13 +39,74 @@ digest, so that pods can still download them after their source was deleted or c
 	return command
 }
 
-// NewClient returns a client of the package store in the settings; nil without a store.
-func NewClient(s settings.Settings) (*packages.Client, error) {
+// Authorities are the CAs that a package store has its certificate of.
+type Authorities struct {
+	// PEM has their certificates and nothing else: it becomes a part of pod templates.
+	PEM  string
+	Pool *x509.CertPool
+}
+
+// maxAuthorities is the maximum size of Authorities.PEM: a pod template with the CAs of a whole system would be too
+// large.
+const maxAuthorities = 32 << 10
+
+// OpenAuthorities returns the CAs of the package store in the settings, which are read again when their file changes;
+// nil without a file.
+func OpenAuthorities(s settings.Settings, log *slog.Logger) (func() Authorities, error) {
+	if s.PackageStoreCAFile == "" {
+		return nil, nil
+	}
+	read := func() (Authorities, error) { return readAuthorities(s.PackageStoreCAFile) }
+	current, err := reload.NewLasting("--package-store-ca-file", log, read, 0, s.PackageStoreCAFile)
+	if err != nil {
+		return nil, err
+	}
+	return current.Get, nil
+}
+
+func readAuthorities(path string) (Authorities, error) {
+	rest, err := os.ReadFile(path)
+	if err != nil {
+		return Authorities{}, fmt.Errorf("--package-store-ca-file: %w", err)
+	}
+	found := Authorities{Pool: x509.NewCertPool()}
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue // a key must not get into pod templates
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return Authorities{}, fmt.Errorf("--package-store-ca-file: %s: %w", path, err)
+		}
+		found.Pool.AddCert(certificate)
+		found.PEM += string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+	}
+	switch {
+	case found.PEM == "":
+		return Authorities{}, fmt.Errorf("--package-store-ca-file: %s holds no certificate in PEM form", path)
+	case len(found.PEM) > maxAuthorities:
+		return Authorities{}, fmt.Errorf("--package-store-ca-file: the certificates in %s have %d bytes, and pod "+
+			"templates take %d: write only the CAs of the package store to it", path, len(found.PEM), maxAuthorities)
+	}
+	return found, nil
+}
+
+// NewClient returns a client of the package store in the settings; nil without a store. It trusts authorities, or the
+// CAs of the system without them.
+func NewClient(s settings.Settings, authorities func() Authorities) (*packages.Client, error) {
 	if s.PackageStore == "" {
 		return nil, nil
 	}
+	var roots func() *x509.CertPool
+	if authorities != nil {
+		roots = func() *x509.CertPool { return authorities().Pool }
+	}
 	if s.PackageStoreTokenFile == "" {
-		return packages.NewClient(s.PackageStore, nil), nil
+		return packages.NewClient(s.PackageStore, nil, roots), nil
 	}
 	file, err := auth.NewTokenFile(s.PackageStoreTokenFile, func() (auth.Token, error) {
 		return auth.ReadToken("--package-store-token-file", s.PackageStoreTokenFile)
@@ -52,7 +117,7 @@ func NewClient(s settings.Settings) (*packages.Client, error) {
 	return packages.NewClient(s.PackageStore, func() string {
 		token, _ := file.Token() // without a token, the store returns the error
 		return string(token)
-	}), nil
+	}, roots), nil
 }
 
 // shortFlags maps this command's short flag names to settings.
@@ -115,7 +180,11 @@ type pushResult struct {
 }
 
 func push(ctx context.Context, s settings.Settings, path string, unpack bool) (pushResult, error) {
-	store, err := NewClient(s)
+	authorities, err := OpenAuthorities(s, nil)
+	if err != nil {
+		return pushResult{}, err
+	}
+	store, err := NewClient(s, authorities)
 	if err != nil {
 		return pushResult{}, err
 	}

@@ -42,7 +42,7 @@ type Settings struct {
 	APICertFile      string   `name:"api-cert-file" for:"server dev client" help:"TLS certificate for the HTTP API: of the server, or the client certificate of other commands"`
 	APIKeyFile       string   `name:"api-key-file" for:"server dev client" help:"key of that certificate"`
 	APICAFile        string   `name:"api-ca-file" for:"server dev client" help:"CA of the peer's certificate: the server then requires client certificates of this CA, and other commands trust only servers of this CA"`
-	AllowedHosts     []string `name:"allowed-hosts" for:"server worker dev codec" check:"host" help:"allowed Host headers of requests, in addition to loopback and the listen addresses; required behind a proxy or a Kubernetes Service"`
+	AllowedHosts     []string `name:"allowed-hosts" for:"server worker dev codec package-serve" check:"host" help:"allowed Host headers of requests, in addition to loopback and the listen addresses; required behind a proxy or a Kubernetes Service"`
 	TrustedProxies   []string `name:"trusted-proxies" for:"server dev" check:"network" help:"networks, as 10.0.0.0/8, and addresses of proxies whose X-Forwarded-For names the client, for the log and limits by address; empty: none"`
 	MaxEventStreams  int      `name:"max-event-streams" for:"server dev" default:"1000" max:"100000" help:"maximum number of open event streams of the HTTP API"`
 	KusciaListen     string   `name:"kuscia-listen" for:"server dev" default:"127.0.0.1:8082" check:"listen" empty:"yes" help:"address of Kuscia's API over HTTP; port 0 selects a free port; empty: disabled"`
@@ -75,8 +75,10 @@ type Settings struct {
 	SourceAllow             []string      `name:"source-allow" for:"worker dev" default:"public" check:"source" help:"allowed sources of packages: public, or hosts, *.domains, addresses and networks, each with an optional port"`
 	PackageStore            string        `name:"package-store" for:"worker dev package-push" check:"url" help:"base URL of the party's package store, reachable from its pods; empty: pods download packages from their source"`
 	PackageStoreTokenFile   string        `name:"package-store-token-file" for:"worker dev package-push" help:"file with the token of the package store; reloaded when it changes"`
+	PackageStoreCAFile      string        `name:"package-store-ca-file" for:"worker dev package-push" help:"CAs of the certificate of the package store, which this process and its pods trust for the store only; reloaded when it changes; empty: those of the system"`
 	PackageKeep             time.Duration `name:"package-keep" for:"worker dev" default:"24h" help:"how long the store keeps packages that no pod template, revision or record refers to"`
 	PackageMaxBytes         int64         `name:"package-max-bytes" for:"worker dev package-push package-serve" default:"2Gi" help:"maximum size of a package, in bytes or, for example, as 500Mi or 2Gi"`
+	PackageTempBytes        int64         `name:"package-temp-bytes" for:"worker dev package-serve" default:"8Gi" help:"maximum total size of unfinished packages on disk, the downloads of a worker or the uploads to a package store; further ones are repeated later; at least --package-max-bytes"`
 	PackageMaxUnpackedBytes int64         `name:"package-max-unpacked-bytes" for:"worker dev package-push" default:"8Gi" help:"maximum total size of the unpacked files of a package"`
 	Image                   string        `name:"image" for:"worker dev" dev:"slipway:local" help:"Slipway image with which pods download and unpack packages; empty: items that deploy packages are rejected"`
 
@@ -92,6 +94,8 @@ type Settings struct {
 	TemporalCodecKeyDir string `name:"temporal-codec-key-dir" for:"server worker dev codec" help:"folder with the keys that encrypt all release data in Temporal: one file per key, named by its ID, and a file named current with the ID of the active key; all processes of an engine need the same keys; empty: no encryption"`
 	CodecRequire        bool   `name:"codec-require" for:"server worker dev" default:"false" help:"refuse what Temporal delivers unencrypted, except empty payloads, and send nothing unencrypted; requires --temporal-codec-key-dir with a current key"`
 	TemporalUI          string `name:"temporal-ui" for:"server dev codec" default:"http://127.0.0.1:8233" check:"url" empty:"yes" help:"base URL of the Temporal Web UI, for links; slipway codec accepts requests from its pages"`
+	TemporalUIUpstream  string `name:"temporal-ui-upstream" for:"server dev" check:"url" help:"URL of Temporal's own server of its Web UI, which the server publishes on --temporal-ui-listen with the hosts, the origins and the credentials of the HTTP API; empty: not published"`
+	TemporalUIListen    string `name:"temporal-ui-listen" for:"server dev" default:"127.0.0.1:8233" check:"listen" help:"address of the published Temporal Web UI; browsers send the token of --api-token-file as the password of any user; port 0 selects a free port"`
 	CodecListen         string `name:"codec-listen" for:"codec" default:"127.0.0.1:8086" check:"listen" help:"address of the codec server; an address other than loopback requires --codec-token-file and --codec-cert-file"`
 	CodecCertFile       string `name:"codec-cert-file" for:"codec" help:"certificate of the codec server, for TLS"`
 	CodecKeyFile        string `name:"codec-key-file" for:"codec" help:"key of that certificate"`

@@ -224,6 +224,8 @@ temporal-api-key-file: /etc/temporal/api-key
 temporal-codec-key-dir: /etc/codec
 codec-require: true
 temporal-ui: https://temporal.example/ui/
+temporal-ui-upstream: http://temporal-ui:8080
+temporal-ui-listen: 0.0.0.0:12
 codec-listen: 0.0.0.0:6
 codec-cert-file: /etc/codec.crt
 codec-key-file: /etc/codec.key
@@ -253,6 +255,8 @@ package-key-file: /etc/packages/key
 source-allow: [public, "10.0.0.0/8:443"]
 package-store: https://packages.example/
 package-store-token-file: /etc/store/token
+package-store-ca-file: /etc/store/ca
+package-temp-bytes: 3Gi
 package-keep: 36h
 package-max-bytes: 500Mi
 package-max-unpacked-bytes: 1000000
@@ -289,14 +293,17 @@ api: http://slipway.example:80/
 		TemporalCodecKeyDir: "/etc/codec", CodecRequire: true,
 		CodecListen:         "0.0.0.0:6", CodecCertFile: "/etc/codec.crt", CodecKeyFile: "/etc/codec.key",
 		CodecTokenFile: "/etc/codec.token",
-		TemporalUI:     "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
+		TemporalUI:     "https://temporal.example/ui", TemporalUIUpstream: "http://temporal-ui:8080",
+		TemporalUIListen: "0.0.0.0:12", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
 		EngineName: "blue", ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
 		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageBucket: "s3://packages/slipway",
 		PackageS3Endpoint: "https://s3.example",
 		PackageS3Region:   "eu-north-1", PackageTokenFile: "/etc/packages/token",
 		PackageCertFile: "/etc/packages/crt", PackageKeyFile: "/etc/packages/key",
 		SourceAllow: []string{"public", "10.0.0.0/8:443"}, PackageStore: "https://packages.example",
-		PackageStoreTokenFile: "/etc/store/token", PackageKeep: 36 * time.Hour, PackageMaxBytes: 500 << 20,
+		PackageStoreTokenFile: "/etc/store/token",
+		PackageStoreCAFile:    "/etc/store/ca", PackageTempBytes: 3 << 30, PackageKeep: 36 * time.Hour,
+		PackageMaxBytes:         500 << 20,
 		PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true,
 		TrafficKinds: []string{"httpproxies.projectcontour.io"}, TenantScripts: []string{"shop"},

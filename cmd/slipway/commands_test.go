@@ -90,7 +90,7 @@ func TestHelpNamesFlagsOfTheCommand(t *testing.T) {
 	t.Parallel()
 	for command, example := range map[string]string{"server": "(SLIPWAY_LISTEN for --listen)",
 		"worker": "(SLIPWAY_ALLOWED_HOSTS for --allowed-hosts)",
-		"dev":    "(SLIPWAY_LISTEN for --listen)", "package serve": "(SLIPWAY_PACKAGE_LISTEN for --package-listen)"} {
+		"dev":    "(SLIPWAY_LISTEN for --listen)", "package serve": "(SLIPWAY_ALLOWED_HOSTS for --allowed-hosts)"} {
 		help, _, _ := slipway(t, append(strings.Fields(command), "--help")...)
 		require.Contains(t, help, example, command)
 	}

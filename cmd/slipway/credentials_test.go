@@ -131,6 +131,7 @@ func TestWrongTokens_GetRefused(t *testing.T) {
 	}
 	code, _ := request(t, http.MethodPost, on.kuscia+createServing, "Token: wrong")
 	require.Equal(t, http.StatusTooManyRequests, code)
+	require.Equal(t, http.StatusTooManyRequests, get(t, http.DefaultClient, on.ui, "Basic Ondyb25n").StatusCode)
 	require.Equal(t, http.StatusOK, get(t, http.DefaultClient, on.api+"/openapi.yaml", "Bearer "+secret).StatusCode,
 		"the right token from the same address")
 	code, _ = request(t, http.MethodPost, on.kuscia+createServing, "Token: "+secret)

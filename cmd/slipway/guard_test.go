@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,7 +72,7 @@ func TestCheckAPI(t *testing.T) {
 
 // assembled has the addresses of the listeners of a server and a worker, made by the modules, with an unreachable
 // cluster and Temporal.
-type assembled struct{ api, kuscia, health, grpc string }
+type assembled struct{ api, kuscia, health, ui, grpc string }
 
 func assemble(t *testing.T, s settings.Settings) assembled {
 	t.Helper()
@@ -82,6 +83,11 @@ func assemble(t *testing.T, s settings.Settings) assembled {
 func assembleWith(t *testing.T, s settings.Settings, failures *auth.Failures) assembled {
 	t.Helper()
 	s.Listen, s.KusciaListen, s.MetricsListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	t.Cleanup(upstream.Close)
+	s.TemporalUIListen, s.TemporalUIUpstream = "127.0.0.1:0", upstream.URL
 	s.KusciaGRPCListen, s.KusciaProtocol = "127.0.0.1:0", cmp.Or(s.KusciaProtocol, "NOTLS")
 	log, down := slog.New(slog.DiscardHandler), shutdowner(func() error { return nil })
 	home, err := store.New(&rest.Config{Host: "http://127.0.0.1:1"}, "", "")
@@ -109,14 +115,16 @@ func assembleWith(t *testing.T, s settings.Settings, failures *auth.Failures) as
 	require.NoError(t, err)
 	remote, err := newKusciaGRPC(parts)
 	require.NoError(t, err)
-	for _, l := range []*listener{web, foreign, health, remote} {
+	ui, err := newTemporalUI(uiParts{Process: process, Guard: guard, TLS: encryption})
+	require.NoError(t, err)
+	for _, l := range []*listener{web, foreign, health, ui, remote} {
 		require.NoError(t, l.start(t.Context()))
 		t.Cleanup(func() { _ = l.stop(t.Context()) })
 	}
 	on := assembled{"http://" + web.Addr().String(), "http://" + foreign.Addr().String(),
-		"http://" + health.Addr().String(), remote.Addr().String()}
+		"http://" + health.Addr().String(), "http://" + ui.Addr().String(), remote.Addr().String()}
 	if encryption.Config != nil {
-		on.api = "https://" + web.Addr().String()
+		on.api, on.ui = "https://"+web.Addr().String(), "https://"+ui.Addr().String()
 	}
 	return on
 }
@@ -166,7 +174,7 @@ func TestEveryRouteOfEveryListener(t *testing.T) {
 	right := "Authorization: Bearer " + string(token)
 	routes := described(t)
 	all := map[string][][2]string{on.api: routes, on.health: {{"GET", "/healthz"}, {"GET", "/readyz"},
-		{"GET", "/metrics"}, {"GET", "/nothing"}}}
+		{"GET", "/metrics"}, {"GET", "/nothing"}}, on.ui: {{"GET", "/"}, {"GET", "/healthz"}, {"POST", "/api/v1/x"}}}
 	for _, route := range routes {
 		if strings.HasPrefix(route[1], "/api/v1/appimage/") || strings.HasPrefix(route[1], "/api/v1/serving/") ||
 			route[1] == "/healthZ" {
@@ -182,7 +190,7 @@ func TestEveryRouteOfEveryListener(t *testing.T) {
 				require.Equal(t, http.StatusForbidden, status, "%s %s%s, %s: %s", route[0], address, route[1], header,
 					body)
 			}
-			if address == on.health || route[1] == "/healthz" || route[1] == "/readyz" {
+			if address == on.health || address == on.api && (route[1] == "/healthz" || route[1] == "/readyz") {
 				continue
 			}
 			refused := []string{"Accept: */*", "Authorization: Bearer wrong", "Token: wrong"}
@@ -211,6 +219,23 @@ func TestEveryRouteOfEveryListener(t *testing.T) {
 	require.Contains(t, body, `"code":11100`, "Kuscia's paths have their own handler")
 }
 
+// TestTemporalUI_RequiresCredentialsBeyondLoopback: releases are approved there.
+func TestTemporalUI_RequiresCredentialsBeyondLoopback(t *testing.T) {
+	t.Parallel()
+	s := settings.Settings{TemporalUIListen: "0.0.0.0:0", TemporalUIUpstream: "http://127.0.0.1:1"}
+	process := Process{Settings: s, Log: slog.New(slog.DiscardHandler)}
+	_, err := newTemporalUI(uiParts{Process: process})
+	require.ErrorContains(t, err,
+		"--temporal-ui-listen 0.0.0.0:0 is reachable from other machines without authentication")
+	process.Settings.TemporalUIListen, process.Settings.TemporalUIUpstream = "127.0.0.1:0", "http://127.0.0.1:1/ui"
+	_, err = newTemporalUI(uiParts{Process: process})
+	require.ErrorContains(t, err, "--temporal-ui-upstream: ")
+	process.Settings.TemporalUIUpstream = ""
+	l, err := newTemporalUI(uiParts{Process: process})
+	require.NoError(t, err)
+	require.Nil(t, l, "without an upstream nothing is published")
+}
+
 const secret = "a-token-of-this-test-with-32-or-more"
 
 func TestAPI_RequiresClientCertificates(t *testing.T) {
@@ -222,7 +247,8 @@ func TestAPI_RequiresClientCertificates(t *testing.T) {
 	s := settings.Settings{APICertFile: cert, APIKeyFile: key, APICAFile: ours.File}
 	alone := assemble(t, s).api
 	s.APITokenFile = file
-	both := assemble(t, s).api
+	closed := assemble(t, s)
+	both, bothUI := closed.api, closed.ui
 	for _, c := range []struct {
 		reason, address string
 		signer          *harness.Authority
@@ -237,6 +263,8 @@ func TestAPI_RequiresClientCertificates(t *testing.T) {
 		{"certificate and token", both + "/openapi.yaml", ours, secret, http.StatusOK},
 		{"certificate without token", both + "/openapi.yaml", ours, "", http.StatusUnauthorized},
 		{"token without certificate", both + "/openapi.yaml", nil, secret, http.StatusUnauthorized},
+		{"the Temporal UI without certificate", bothUI, nil, secret, http.StatusUnauthorized},
+		{"the Temporal UI with certificate and token", bothUI, ours, secret, http.StatusOK},
 	} {
 		client := http.Client{Transport: &http.Transport{TLSClientConfig: ours.Client(c.signer),
 			ForceAttemptHTTP2: true}}
@@ -261,7 +289,7 @@ func TestLongSlowClientsOfEveryListener(t *testing.T) {
 	on, patience := assemble(t, settings.Settings{}), time.Now().Add(45*time.Second)
 	open := map[string]net.Conn{}
 	for name, address := range map[string]string{"api": on.api, "kuscia": on.kuscia, "health": on.health,
-		"grpc": on.grpc} {
+		"ui": on.ui, "grpc": on.grpc} {
 		for client, begin := range map[string]string{
 			"nothing": "", "headers": "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n",
 			"a body": "POST /api/v1/serving/query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: " +
@@ -296,6 +324,7 @@ func TestLargeBodiesOfEveryListener(t *testing.T) {
 			"the body is larger than 2097152 bytes"},
 		{"POST", on.kuscia + "/api/v1/serving/create", "application/json", http.StatusOK,
 			"the body is larger than 2097152 bytes"},
+		{"POST", on.ui + "/api/v1/x", "application/json", http.StatusRequestEntityTooLarge, "larger than 4 MiB"},
 		{"POST", on.health + "/metrics", "application/json", http.StatusMethodNotAllowed, "Method Not Allowed"},
 	} {
 		// A body without an end: the server decides how much it reads.

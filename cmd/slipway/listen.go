@@ -23,6 +23,7 @@ import (
 	"slipway.io/slipway/api/gauges"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/limits"
+	"slipway.io/slipway/api/temporalui"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/recent"
@@ -114,7 +115,7 @@ func serve[P any](listen func(P) (*listener, error)) fx.Option {
 var serverModule = fx.Module("server",
 	fx.Provide(newAPI, newAPITLS, newOtherReleaser),
 	fx.Invoke(func(home *store.Store, s settings.Settings) { home.SetEngineName(s.EngineName) }),
-	serve(newHTTPServer),
+	serve(newHTTPServer), serve(newTemporalUI),
 )
 
 type apiParts struct {
@@ -169,6 +170,38 @@ func newHTTPServer(p httpParts) (*listener, error) {
 		return server.Shutdown(ctx)
 	}
 	return p.listen(l, p.Settings.Listen, "cannot serve HTTP: %w; choose another address with --listen")
+}
+
+type uiParts struct {
+	Process
+	Guard auth.Guard
+	TLS   apiTLS
+}
+
+// newTemporalUI returns the listener of Temporal's Web UI; nil without --temporal-ui-upstream.
+func newTemporalUI(p uiParts) (*listener, error) {
+	s := p.Settings
+	if s.TemporalUIUpstream == "" {
+		return nil, nil
+	}
+	if !isLoopback(s.TemporalUIListen) && !p.Guard.Closed() {
+		return nil, fmt.Errorf("--temporal-ui-listen %s is reachable from other machines without authentication, and "+
+			"releases are approved there: set --api-token-file, or --api-ca-file for client certificates, or listen "+
+			"on 127.0.0.1", s.TemporalUIListen)
+	}
+	guard := p.Guard
+	guard.Basic, guard.Token.API, guard.Token.Label = true, "the Temporal UI", "temporal-ui"
+	guard.Token.Header = "password of HTTP basic authentication"
+	handler, err := temporalui.New(s.TemporalUIUpstream, guard, p.Log)
+	if err != nil {
+		return nil, fmt.Errorf("--temporal-ui-upstream: %w", err)
+	}
+	l := listenHTTP("the Temporal UI", limits.Default.Server(handler), p.TLS.Config)
+	l.where = []any{"upstream", s.TemporalUIUpstream}
+	l.insecure = "the Temporal UI is not encrypted: the token can be intercepted unless a proxy encrypts the " +
+		"connection (--api-cert-file)"
+	return p.listen(l, s.TemporalUIListen,
+		"cannot serve the Temporal UI: %w; choose another address with --temporal-ui-listen")
 }
 
 // healthModule serves health and metrics of a worker without an API, if --metrics-listen is set.
@@ -264,8 +297,8 @@ func newFailures(registry *prometheus.Registry, log *slog.Logger) (*auth.Failure
 // origins.
 func newGuard(s settings.Settings, failures *auth.Failures) (auth.Guard, error) {
 	guard := auth.Guard{
-		Hosts: auth.NewHosts([]string{s.Listen, s.KusciaListen, s.KusciaGRPCListen, s.MetricsListen},
-			s.AllowedHosts),
+		Hosts: auth.NewHosts([]string{s.Listen, s.KusciaListen, s.KusciaGRPCListen, s.MetricsListen,
+			s.TemporalUIListen}, s.AllowedHosts),
 		Token: auth.Lock{API: "this engine", Label: "http", Source: "the engine's --api-token-file",
 			Header: auth.BearerHeader, Failures: failures},
 		Certificate: s.APICAFile != "",

@@ -104,13 +104,20 @@ func newSource(p partyParts) (*partysource.Activities, error) {
 	limits := source.DefaultLimits
 	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
 	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep,
-		Policy:    policy,
+		Policy: policy, TempBytes: tempBytes(s),
 		Unbounded: p.Typed, Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow,
 			Limits: limits}}
 	if p.Home != nil {
 		options.RecordedURL, options.Template = p.Home.PackageURL, p.Home.BuildTemplate
 	}
-	switch store, err := packages.NewClient(s); {
+	authorities, err := packages.OpenAuthorities(s, p.Log)
+	if err != nil {
+		return nil, err
+	}
+	if authorities != nil {
+		options.StoreCA = func() string { return authorities().PEM }
+	}
+	switch store, err := packages.NewClient(s, authorities); {
 	case err != nil:
 		return nil, err
 	case store != nil:

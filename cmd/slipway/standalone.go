@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.uber.org/fx"
@@ -105,7 +106,7 @@ func newPackageServer(p Process) (*listener, error) {
 
 // openPackages opens the store in its folder or bucket.
 func openPackages(s settings.Settings) (*packages.Store, error) {
-	options := packages.Options{MaxBytes: s.PackageMaxBytes}
+	options := packages.Options{MaxBytes: s.PackageMaxBytes, TempBytes: tempBytes(s)}
 	setting := "--package-dir"
 	var store *packages.Store
 	var err error
@@ -127,14 +128,22 @@ func openPackages(s settings.Settings) (*packages.Store, error) {
 	return store, nil
 }
 
-// packageHandler serves the store and its health. It does not check Host headers: a web page of another site has
-// neither a digest nor the token.
+// serviceNames are the hosts of Services in a cluster. No page on the internet can have such a name.
+var serviceNames = []string{".svc", ".svc.cluster.local"}
+
+// tempBytes returns the maximum total size of unfinished packages, which every package of the permitted size fits into.
+func tempBytes(s settings.Settings) int64 { return max(s.PackageTempBytes, s.PackageMaxBytes) }
+
+// packageHandler serves the store and its health.
 func packageHandler(p Process, store *packages.Store, authenticate func(*http.Request) error) http.Handler {
-	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log, Authenticate: authenticate})
+	guard := auth.Guard{Hosts: auth.NewHosts([]string{p.Settings.PackageListen}, slices.Concat(p.Settings.AllowedHosts,
+		serviceNames))}
+	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log, Admit: guard.Admit,
+		Authenticate: authenticate})
 	mux := http.NewServeMux()
 	mux.Handle("/packages", handler)
 	mux.Handle("/packages/", handler)
-	mux.Handle("/", worker.HealthHandler("packages", store.Ready, p.Registry))
+	mux.Handle("/", guard.Handler(worker.HealthHandler("packages", store.Ready, p.Registry)))
 	return mux
 }
 

@@ -4,7 +4,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/test/harness"
@@ -139,8 +142,8 @@ func TestPackageStore_ReloadsToken(t *testing.T) {
 	require.Equal(t, http.StatusOK, list(second), "without a restart")
 	require.Equal(t, http.StatusUnauthorized, list(first))
 	require.NoError(t, os.WriteFile(token, nil, 0o600))
-	require.Equal(t, http.StatusUnauthorized, list(second), "a removed token is rejected")
-	require.Equal(t, http.StatusUnauthorized, list(""), "an empty token is rejected")
+	require.Equal(t, http.StatusServiceUnavailable, list(second), "a removed token is rejected")
+	require.Equal(t, http.StatusServiceUnavailable, list(""), "an empty token is rejected")
 }
 
 func TestPackageStore_ServesHealthWithTLS(t *testing.T) {
@@ -157,6 +160,122 @@ func TestPackageStore_ServesHealthWithTLS(t *testing.T) {
 	}
 	_, err := Process{}.ownTLS(storeName, "package", cert, "")
 	require.ErrorContains(t, err, "--package-cert-file and --package-key-file must be set together")
+}
+
+// TestPackageStore_RefusesForeignHosts: a page whose name resolves to this machine reads neither packages nor metrics.
+// Pods reach the store by the name of its Service.
+func TestPackageStore_RefusesForeignHosts(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	address := "http://" + storeOn(t, settings.Settings{PackageDir: folder,
+		AllowedHosts: []string{"packages.example"}}).Addr().String()
+	token, err := os.ReadFile(filepath.Join(folder, "token"))
+	require.NoError(t, err)
+	right := "Authorization: Bearer " + string(token)
+	missing := "/packages/sha256/" + strings.Repeat("0", 64)
+	for path, want := range map[string]int{"/packages": http.StatusOK, missing: http.StatusNotFound,
+		"/metrics": http.StatusOK, "/readyz": http.StatusOK} {
+		for _, header := range []string{"Host: evil.example:8085", "Host: svc", "Host: a.svc.evil.example",
+			"Origin: http://evil.example", "Sec-Fetch-Site: cross-site"} {
+			status, body := request(t, "GET", address+path, right, header)
+			require.Equal(t, http.StatusForbidden, status, "%s, %s: %s", path, header, body)
+		}
+		for _, host := range []string{"packages.example:8085", "slipway-packages.slipway.svc:8085",
+			"slipway-packages.slipway.svc.cluster.local", "localhost:1"} {
+			status, body := request(t, "GET", address+path, right, "Host: "+host)
+			require.Equal(t, want, status, "%s of host %s: %s", path, host, body)
+		}
+	}
+	_, body := request(t, "GET", address+"/packages", right, "Host: evil.example:8085")
+	require.Contains(t, body, "--allowed-hosts")
+}
+
+// TestWrongTokensOfStandaloneServers_GetRefused: the package store and the codec server answer 429 like the API.
+func TestWrongTokensOfStandaloneServers_GetRefused(t *testing.T) {
+	t.Parallel()
+	process := func(s settings.Settings) Process {
+		failures, err := auth.NewFailures(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		require.NoError(t, err)
+		return Process{Settings: s, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+			Failures: failures, Down: shutdowner(func() error { return nil })}
+	}
+	token, keys := write(t, "token", []byte(secret)), t.TempDir()
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	require.NoError(t, os.WriteFile(filepath.Join(keys, "one"), []byte(key), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(keys, "current"), []byte("one"), 0o600))
+	store, err := newPackageServer(process(settings.Settings{PackageListen: "127.0.0.1:0", PackageMaxBytes: 1 << 20,
+		PackageDir: t.TempDir(), PackageTokenFile: token}))
+	require.NoError(t, err)
+	codec, err := newCodecServer(process(settings.Settings{CodecListen: "127.0.0.1:0", CodecTokenFile: token,
+		TemporalCodecKeyDir: keys}))
+	require.NoError(t, err)
+	for path, l := range map[string]*listener{"/packages": store, "/decode": codec} {
+		require.NoError(t, l.start(t.Context()))
+		t.Cleanup(func() { _ = l.stop(context.Background()) })
+		method := map[string]string{"/packages": http.MethodGet, "/decode": http.MethodPost}[path]
+		ask := func(token string) *http.Response {
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://"+l.Addr().String()+path,
+				strings.NewReader(`{"payloads":[]}`))
+			require.NoError(t, err)
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Content-Type", "application/json")
+			answer, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			return answer
+		}
+		for n := range 25 {
+			answer := ask(fmt.Sprint("guess-", n))
+			if n < 20 {
+				require.Equal(t, http.StatusUnauthorized, answer.StatusCode, "%s %d", path, n)
+				continue
+			}
+			require.Equal(t, http.StatusTooManyRequests, answer.StatusCode, "%s %d", path, n)
+			require.Equal(t, "60", answer.Header.Get("Retry-After"), path)
+		}
+		require.Equal(t, http.StatusOK, ask(secret).StatusCode, "%s: the right token passes at any time", path)
+	}
+}
+
+// TestPackagePush_TrustsCAOfStore pushes to a store whose certificate and then whose CA change while it runs.
+func TestPackagePush_TrustsCAOfStore(t *testing.T) {
+	t.Parallel()
+	first, second := harness.NewAuthority(t), harness.NewAuthority(t)
+	cert, key := first.Issue()
+	folder := t.TempDir()
+	address := "https://" + storeOn(t, settings.Settings{PackageDir: folder, PackageCertFile: cert,
+		PackageKeyFile: key}).Addr().String()
+	file := write(t, "sound.tar", anArchive(t, "hello"))
+	push := func(args ...string) (errs string, code int) {
+		_, errs, code = slipway(t, append([]string{"package", "push", file, "--store", address, "--token-file",
+			filepath.Join(folder, "token")}, args...)...)
+		return errs, code
+	}
+	errs, code := push()
+	require.NotEqual(t, app.ExitOK, code)
+	require.Contains(t, errs, "certificate signed by unknown authority")
+	errs, code = push("--package-store-ca-file", first.File)
+	require.Equal(t, app.ExitOK, code, errs)
+
+	newCert, newKey := second.Issue()
+	for to, from := range map[string]string{cert: newCert, key: newKey} {
+		text, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(to, text, 0o600))
+	}
+	require.Eventually(t, func() bool {
+		_, code = push("--package-store-ca-file", second.File)
+		return code == app.ExitOK
+	}, time.Minute, 100*time.Millisecond, "the store reads its certificate again")
+	errs, code = push("--package-store-ca-file", key)
+	require.NotEqual(t, app.ExitOK, code)
+	require.Contains(t, errs, "holds no certificate in PEM form")
+}
+
+func TestTempBytes_TakeAPackage(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, int64(20), tempBytes(settings.Settings{PackageMaxBytes: 10, PackageTempBytes: 20}))
+	require.Equal(t, int64(10), tempBytes(settings.Settings{PackageMaxBytes: 10, PackageTempBytes: 9}))
 }
 
 func TestPackageServe_StartsAndStops(t *testing.T) {

@@ -29,7 +29,8 @@
 #   variable                              default
 #   SLIPWAY_DEV_API_PORT                  8080    slipway's HTTP API (the stack only writes it to env); the demo's Kuscia API is 2 and 3 above it
 #   SLIPWAY_DEV_TEMPORAL_PORT             7233    Temporal's gRPC API
-#   SLIPWAY_DEV_UI_PORT                   8233    Temporal's Web UI
+#   SLIPWAY_DEV_UI_PORT                   8233    Temporal's Web UI, as slipway publishes it (the stack only writes it to env)
+#   SLIPWAY_DEV_UI_UPSTREAM_PORT          8234    Temporal's Web UI itself, for 127.0.0.1 and localhost only
 #   SLIPWAY_DEV_KUBE_PORT                 16443   Kubernetes API server
 #   SLIPWAY_DEV_ETCD_PORT                 12379   etcd, for clients
 #   SLIPWAY_DEV_ETCD_PEER_PORT            12380   etcd, for peers
@@ -39,7 +40,7 @@
 #   SLIPWAY_DEV_PORT_OFFSET               0       added to every default above; enough for a second clone on one machine
 #
 # <folder>/env has these, and SLIPWAY_DEV_KUBECONFIG (a person's), SLIPWAY_DEV_ENGINE_KUBECONFIG, SLIPWAY_DEV_TEMPORAL_ADDRESS, SLIPWAY_DEV_TEMPORAL_UI,
-# SLIPWAY_DEV_KUBE_ADDRESS, SLIPWAY_DEV_API_ADDRESS, SLIPWAY_DEV_BIN. <folder>/logs has a log of each part.
+# SLIPWAY_DEV_TEMPORAL_UI_UPSTREAM, SLIPWAY_DEV_KUBE_ADDRESS, SLIPWAY_DEV_API_ADDRESS, SLIPWAY_DEV_BIN. <folder>/logs has a log of each part.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -17,7 +17,7 @@
 #   SLIPWAY_TEST_PARALLEL          how many tests of a package run side by side (default 6, long 5)
 #   SLIPWAY_TEST_KUBECONFIG        kubeconfig of the local cluster, as its administrator
 #   SLIPWAY_TEST_TEMPORAL_ADDRESS  host:port
-#   SLIPWAY_TEST_TEMPORAL_UI       URL
+#   SLIPWAY_TEST_TEMPORAL_UI       URL of Temporal's Web UI itself, which the tests' engines publish
 #   SLIPWAY_TEST_BIN               folder with slipway, slipway-failpoints (built with -tags failpoints), with --long slipway-race (with -race too), and the stack's binaries
 #   SLIPWAY_TEST_ROOT              this clone
 #
@@ -43,7 +43,7 @@ set_environment() {
   export SLIPWAY_TEST_STACK=1
   SLIPWAY_TEST_KUBECONFIG=$(stack_value SLIPWAY_DEV_KUBECONFIG)
   SLIPWAY_TEST_TEMPORAL_ADDRESS=$(stack_value SLIPWAY_DEV_TEMPORAL_ADDRESS)
-  SLIPWAY_TEST_TEMPORAL_UI=$(stack_value SLIPWAY_DEV_TEMPORAL_UI)
+  SLIPWAY_TEST_TEMPORAL_UI=$(stack_value SLIPWAY_DEV_TEMPORAL_UI_UPSTREAM)
   export SLIPWAY_TEST_KUBECONFIG SLIPWAY_TEST_TEMPORAL_ADDRESS SLIPWAY_TEST_TEMPORAL_UI
   export SLIPWAY_TEST_BIN=$bin SLIPWAY_TEST_ROOT=$root
   # A stack that a test starts for itself chooses its own ports.

@@ -39,6 +39,8 @@ type Fetcher struct {
 	Image string
 	// Store is the base URL of the party's package store, "" if it has none.
 	Store string
+	// StoreCA are the CAs of the store's certificate in PEM form; "": those of the system.
+	StoreCA string
 	// Allow lists the addresses that packages may come from (ParseAllow).
 	Allow []string
 	// Limits bound a package.
@@ -150,6 +152,11 @@ func (p Package) container(target map[string]any, from Fetcher, rawURL string) m
 	if from.Store != "" {
 		urls = []string{StoreURL(from.Store, p.SHA256), rawURL}
 		args = append(args, "--trusted", Literal(from.Store))
+		if from.StoreCA != "" {
+			// The CAs are in the template because pods may start when no worker is left, and a volume would have to be
+			// made in each namespace.
+			args = append(args, "--trusted-ca", Literal(from.StoreCA))
+		}
 	}
 	for _, entry := range from.Allow {
 		args = append(args, "--allow", Literal(entry))

@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,6 +79,24 @@ func TestPut_PinsPodsToDigest(t *testing.T) {
 	require.Equal(t, []corev1.VolumeMount{{Name: "cache", MountPath: "/cache"},
 		{Name: source.VolumePackage, MountPath: "/app", SubPath: source.FolderContent}}, app.VolumeMounts)
 	require.Empty(t, pod.Spec.Containers[0].VolumeMounts)
+}
+
+func TestPut_GivesPodsTheCAOfTheStore(t *testing.T) {
+	t.Parallel()
+	plainly, trusting, elsewhere := template(t, plain), template(t, plain), template(t, plain)
+	order().Put(plainly, fetcher, "https://packages.test/order.zip")
+	with := fetcher
+	with.StoreCA = "-----BEGIN CERTIFICATE-----\n"
+	order().Put(trusting, with, "https://packages.test/order.zip")
+	args := typed(t, trusting).Spec.InitContainers[0].Args
+	at := slices.Index(args, "--trusted-ca")
+	require.Positive(t, at)
+	require.Equal(t, with.StoreCA, args[at+1])
+	require.NotContains(t, typed(t, plainly).Spec.InitContainers[0].Args, "--trusted-ca")
+	require.True(t, order().PresentIn(plainly), "another CA is no other package: pods that have it are not replaced")
+	with.Store = ""
+	order().Put(elsewhere, with, "https://packages.test/order.zip")
+	require.NotContains(t, typed(t, elsewhere).Spec.InitContainers[0].Args, "--trusted-ca", "there is no store")
 }
 
 func TestPutReplacesAnEarlierPackage(t *testing.T) {

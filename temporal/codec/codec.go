@@ -196,7 +196,8 @@ func (c blockingConverter) check(payloads ...*commonpb.Payload) error {
 type HandlerOptions struct {
 	// Origin is the Temporal UI's base URL. Of all web pages, only its pages are served.
 	Origin string
-	// Authenticate returns why a request is refused; nil: all requests are accepted.
+	// Authenticate returns why a request is refused, as an error that has HTTPStatus and RetryAfter if the status is not
+	// 401; nil: all requests are accepted.
 	Authenticate func(*http.Request) error
 }
 
@@ -220,12 +221,28 @@ func NewHandler(keys *Keys, o HandlerOptions) http.Handler {
 		}
 		if o.Authenticate != nil {
 			if err := o.Authenticate(r); err != nil {
-				http.Error(w, err.Error(), http.StatusUnauthorized)
+				answerRefusal(w, err)
 				return
 			}
 		}
 		opened.ServeHTTP(w, r)
 	})
+}
+
+func answerRefusal(w http.ResponseWriter, err error) {
+	status := http.StatusUnauthorized
+	refused, is := errors.AsType[interface {
+		error
+		HTTPStatus() int
+		RetryAfter() string
+	}](err)
+	if is {
+		status = refused.HTTPStatus()
+		if after := refused.RetryAfter(); after != "" {
+			w.Header().Set("Retry-After", after)
+		}
+	}
+	http.Error(w, err.Error(), status)
 }
 
 // allow sets the CORS headers (https://fetch.spec.whatwg.org/#http-cors-protocol), also for a page on a public address

@@ -15,12 +15,14 @@ import (
 const (
 	composeFile     = "docker-compose.yml"
 	hostNetworkFile = "deploy/compose/host-network.yml"
+	publishFile     = "deploy/compose/publish-temporal.yml"
 )
 
 // setups are the combinations of files with which the documentation starts the stack.
 var setups = map[string][]string{
 	"Default":     {composeFile},
 	"HostNetwork": {composeFile, hostNetworkFile},
+	"Published":   {composeFile, publishFile},
 }
 
 // forEachSetup runs a check on the project of each setup, with the variables of .env.example and the three that have no

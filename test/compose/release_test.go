@@ -96,13 +96,17 @@ func release(t *testing.T, stack harness.Stack, api, namespace string) {
 	}, harness.Patience, 5*harness.Tick, "the task is missing from the list")
 }
 
-// requireUI reads the namespaces through the Web UI, which queries the server for them.
+// requireUI reads the namespaces through the Web UI as the server publishes it, which queries Temporal for them.
 func (r *localStack) requireUI(t *testing.T) {
 	t.Helper()
-	ui := "http://127.0.0.1:" + r.ports["temporal-ui:8080"]
+	ui := "http://127.0.0.1:" + r.ports["slipway-server:8233"]
 	require.Contains(t, string(call(t, http.MethodGet, ui+"/api/v1/namespaces", "", http.StatusOK)), `"shop"`)
 	require.Contains(t, string(call(t, http.MethodGet, ui+"/api/v1/settings", "", http.StatusOK)),
 		`"DefaultNamespace":"shop"`, "the UI must open Slipway's namespace")
+	answer, err := http.Get(ui + "/api/v1/namespaces")
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusUnauthorized, answer.StatusCode, "the UI must ask for the token")
 }
 
 // requireLowLoad compares the stack's connections and memory when idle with the limits in the file.

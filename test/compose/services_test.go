@@ -130,6 +130,27 @@ func TestPorts_ArePublishedOnLoopbackOnly(t *testing.T) {
 	})
 }
 
+// TestTemporal_IsNotPublishedByItself: neither Temporal nor its Web UI asks for credentials. The server publishes the
+// UI, and asks for the token.
+func TestTemporal_IsNotPublishedByItself(t *testing.T) {
+	t.Parallel()
+	services := load(t, example(t), composeFile).Services
+	for name, service := range services {
+		if name != "slipway-server" {
+			require.Empty(t, service.Ports, name)
+		}
+	}
+	server := services["slipway-server"]
+	require.Equal(t, "http://temporal-ui:"+*services["temporal-ui"].Environment["TEMPORAL_UI_PORT"],
+		*server.Environment["SLIPWAY_TEMPORAL_UI_UPSTREAM"])
+	require.NotEmpty(t, *server.Environment["SLIPWAY_API_TOKEN_FILE"], "the UI asks for this token")
+	host := load(t, example(t), composeFile, hostNetworkFile).Services
+	require.Equal(t, "http://127.0.0.1:"+host["temporal-ui"].Ports[0].Published,
+		*host["slipway-server"].Environment["SLIPWAY_TEMPORAL_UI_UPSTREAM"])
+	published := load(t, example(t), composeFile, publishFile).Services["temporal"].Ports
+	require.Len(t, published, 1, "for those who want it")
+}
+
 var pinned = regexp.MustCompile(`^[a-z0-9/.-]+:v?\d+\.\d+(\.\d+)?[a-z0-9.-]*(@sha256:[0-9a-f]{64})?$`)
 
 func TestImagesArePinned(t *testing.T) {

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -67,7 +68,8 @@ func TestSlipwaySettings_RequiredInContainersAreSet(t *testing.T) {
 	forEachSetup(t, func(t *testing.T, project *types.Project) {
 		for name, needs := range map[string][]string{
 			"slipway-server": {"SLIPWAY_LISTEN", "SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_KUBECONFIG",
-				"SLIPWAY_TEMPORAL_UI", "SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE"},
+				"SLIPWAY_TEMPORAL_UI", "SLIPWAY_TEMPORAL_UI_LISTEN", "SLIPWAY_TEMPORAL_UI_UPSTREAM",
+				"SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE"},
 			"slipway-worker": {"SLIPWAY_METRICS_LISTEN", "SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_KUBECONFIG",
 				"SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE"},
 		} {
@@ -83,8 +85,14 @@ func TestSlipwaySettings_RequiredInContainersAreSet(t *testing.T) {
 		require.Equal(t, *server["SLIPWAY_TEMPORAL_NAMESPACE"],
 			*project.Services["temporal-namespace"].Environment["TEMPORAL_NAMESPACE"],
 			"the created namespace must be the used one")
-		ui := project.Services["temporal-ui"].Ports[0]
-		require.Equal(t, "http://127.0.0.1:"+ui.Published, *server["SLIPWAY_TEMPORAL_UI"],
+		listen := *server["SLIPWAY_TEMPORAL_UI_LISTEN"]
+		published := listen[strings.LastIndexByte(listen, ':')+1:]
+		for _, port := range project.Services["slipway-server"].Ports {
+			if fmt.Sprint(port.Target) == published {
+				published = port.Published
+			}
+		}
+		require.Equal(t, "http://127.0.0.1:"+published, *server["SLIPWAY_TEMPORAL_UI"],
 			"links must lead to the published UI")
 	})
 }

@@ -83,6 +83,10 @@ func (r *localStack) buildSlipway(t *testing.T, slipway string) {
 	for _, variable := range []string{"SLIPWAY_KUSCIA_LISTEN", "SLIPWAY_KUSCIA_GRPC_LISTEN"} {
 		r.containers["slipway-server"].add(variable, "127.0.0.1:0")
 	}
+	server := r.containers["slipway-server"]
+	server.replace("0.0.0.0:8233", "127.0.0.1:"+r.port(t, "slipway-server:8233"), "SLIPWAY_TEMPORAL_UI_LISTEN")
+	server.replace("http://temporal-ui:8080", "http://127.0.0.1:"+r.port(t, "temporal-ui:8080"),
+		"SLIPWAY_TEMPORAL_UI_UPSTREAM")
 	listens := map[string][2]string{"slipway-server": {"SLIPWAY_LISTEN", "8080"},
 		"slipway-worker": {"SLIPWAY_METRICS_LISTEN", "9090"}}
 	for name, listen := range listens {

@@ -23,7 +23,7 @@ func variablesOf(t *testing.T, file string) map[string]template.Variable {
 func TestVariables_AreInExampleWithTheirDefaults(t *testing.T) {
 	t.Parallel()
 	documented, used := exampleFile(t), map[string]bool{}
-	for _, file := range []string{composeFile, hostNetworkFile} {
+	for _, file := range []string{composeFile, hostNetworkFile, publishFile} {
 		for name, variable := range variablesOf(t, file) {
 			used[name] = true
 			value, ok := documented[name]
@@ -49,7 +49,7 @@ func TestVariables_AreNeverSilentlyEmpty(t *testing.T) {
 	t.Parallel()
 	require.Regexp(t, bareVariable, "a: ${NAME}", "the pattern must match a bare variable")
 	require.Regexp(t, bareVariable, "a: $NAME", "the pattern must match a bare variable")
-	for _, file := range []string{composeFile, hostNetworkFile} {
+	for _, file := range []string{composeFile, hostNetworkFile, publishFile} {
 		for n, line := range strings.Split(readFile(t, file), "\n") {
 			require.NotRegexp(t, bareVariable, line, "%s:%d: give the variable a default, or an error with :?", file,
 				n+1)
@@ -94,7 +94,8 @@ func TestVariables_TakeEffect(t *testing.T) {
 		"SLIPWAY_NAMESPACE": "releases", "SLIPWAY_INSTALL_CRDS": "false", "SLIPWAY_LOG_LEVEL": "debug",
 		"SLIPWAY_VERSION": "v9.8.7", "SLIPWAY_PORT": "18080",
 		"TEMPORAL_PORT": "17233", "TEMPORAL_UI_PORT": "18233", "SLIPWAY_WORKER_PORT": "19090",
-		"TEMPORAL_NAMESPACE": "shop", "TEMPORAL_RETENTION_DAYS": "77",
+		"TEMPORAL_UI_UPSTREAM_PORT": "18234",
+		"TEMPORAL_NAMESPACE":        "shop", "TEMPORAL_RETENTION_DAYS": "77",
 		"SLIPWAY_API_TOKEN_FILE": "/home/me/token-of-the-api", "SLIPWAY_ALLOWED_HOSTS": "slipway.example",
 		"SLIPWAY_TRUSTED_PROXIES": "10.9.8.0/24",
 		"TEMPORAL_LOG_LEVEL":      "error", "GOPROXY": "https://modules.example",

@@ -94,6 +94,7 @@ func testManifestIsAccepted(t *testing.T, e *harness.Engine, name string) {
 	resources := map[string]schema.GroupVersionResource{"Service": {Version: "v1", Resource: "services"},
 		"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
 		"Deployment":            {Group: "apps", Version: "v1", Resource: "deployments"},
+		"NetworkPolicy":         {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 		"PodDisruptionBudget":   {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}}
 	for _, document := range strictyaml.Split(text) {
 		var object unstructured.Unstructured

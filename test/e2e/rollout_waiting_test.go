@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,14 +173,16 @@ func acceptedApprovals(s rollout.Status) []audit.Entry {
 	return found
 }
 
-// An approver uses only the page of the workflow in the Temporal UI, in a real browser.
+// An approver uses only the page of the workflow in the Temporal UI as the engine publishes it, in a real browser that
+// has been given the token as the password.
 func TestLongRolloutStep_IsApprovedInTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	e := harness.Shared(t)
+	e, _ := startWithUI(t)
 	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
 	status := r.waitPaused(1)
 	b := openBrowser(t)
+	b.visit(strings.Replace(e.TemporalUI, "http://", "http://alice:"+e.Token+"@", 1) + "/healthz")
 	b.visit(status.Workflow.URL)
 	b.waitUntil("read where it is and how to approve it",
 		`[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("step 1 of 3") && s.includes("approve"); })`)

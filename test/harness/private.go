@@ -43,7 +43,7 @@ func NewPrivateStack(t testing.TB) *PrivateStack {
 	p.control("up")
 	env := p.env()
 	p.Stack = NewStack(t, env["SLIPWAY_DEV_KUBECONFIG"], env["SLIPWAY_DEV_TEMPORAL_ADDRESS"],
-		env["SLIPWAY_DEV_TEMPORAL_UI"])
+		env["SLIPWAY_DEV_TEMPORAL_UI_UPSTREAM"])
 	p.Bin = shared.Bin
 	return p
 }

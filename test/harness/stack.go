@@ -36,7 +36,8 @@ const Tick = 150 * time.Millisecond
 type Stack struct {
 	Kubeconfig      string
 	TemporalAddress string
-	TemporalUI      string
+	// TemporalUI is the address of Temporal's Web UI itself; that of an Engine is where the engine publishes it.
+	TemporalUI string
 	// TemporalClientOptions adds the credentials that the tests' own clients need for Temporal; nil: none.
 	TemporalClientOptions func(*client.Options)
 	// Prepare adds to a Temporal namespace what engines have no permission to add; nil: nothing.

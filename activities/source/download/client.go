@@ -35,6 +35,8 @@ type Options struct {
 	// Trusted are base URLs of Slipway's own package store. URLs under them are not checked against Allow, get no
 	// credentials, and may not redirect. A redirect from another server to one of them is not trusted.
 	Trusted []string
+	// TrustedCAs are the certificate authorities of the servers in Trusted; nil: RootCAs.
+	TrustedCAs *x509.CertPool
 	// Log gets one line per request, at level debug; nil: none.
 	Log *slog.Logger
 
@@ -75,7 +77,8 @@ func New(options Options) *Client {
 	options.HeaderTimeout = cmp.Or(options.HeaderTimeout, headerTimeout)
 	options.Log = cmp.Or(options.Log, slog.New(slog.DiscardHandler))
 	c := &Client{options: options, pause: pause.For}
-	c.checked, c.unchecked = c.transport(c.Dial), c.transport(c.dial)
+	c.checked = c.transport(c.Dial, options.RootCAs)
+	c.unchecked = c.transport(c.dial, cmp.Or(options.TrustedCAs, options.RootCAs))
 	for _, base := range options.Trusted {
 		u, err := source.ParseURL(base)
 		if err != nil {
@@ -92,10 +95,10 @@ type dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // transport returns a transport without a proxy, which would connect to addresses that were not checked, and without
 // keep-alive, so that the connection of every request is checked against Allow.
-func (c *Client) transport(dial dial) *http.Transport {
+func (c *Client) transport(dial dial, roots *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		DialContext:            dial,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.options.RootCAs},
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 		TLSHandshakeTimeout:    handshakeTimeout,
 		ResponseHeaderTimeout:  c.options.HeaderTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,

@@ -11,7 +11,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -27,7 +26,7 @@ const bufferBytes = 256 << 10
 type transfer struct {
 	client *Client
 	rawURL string
-	file   *os.File
+	file   File
 	hash   hash.Hash
 	bytes  int64
 	// result describes the response whose body is in the file; size is that body's length, -1 if unknown.
@@ -35,11 +34,17 @@ type transfer struct {
 	size   int64
 }
 
+// File takes a download.
+type File interface {
+	io.WriteSeeker
+	Truncate(size int64) error
+}
+
 // Fetch downloads a URL into a file, which it empties first. A body that breaks off is continued where it ended, up to
 // maxContinuations times, if the response had a strong ETag. Fetch returns an *Error for errors of the server or the
 // network, the context's error if that has ended, and any other error for problems with the file. After an error the
 // file's content is undefined.
-func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (source.Fetched, error) {
+func (c *Client) Fetch(ctx context.Context, rawURL string, into File) (source.Fetched, error) {
 	t := &transfer{client: c, rawURL: rawURL, file: into}
 	if err := t.reset(); err != nil {
 		return source.Fetched{}, err

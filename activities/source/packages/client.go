@@ -2,6 +2,8 @@ package packages
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway.io/slipway/api/client"
@@ -32,12 +35,10 @@ type Client struct {
 	api   *client.Client
 }
 
-// NewClient returns a client of the store under a base URL. token is called before each request, so that the token may
-// change; nil: none.
-func NewClient(base string, token func() string) *Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	transport.ExpectContinueTimeout, transport.ResponseHeaderTimeout = continueTimeout, answerTimeout
+// NewClient returns a client of the store under a base URL. token and roots, the CAs of the store's certificate, are
+// called before each request, so that they may change; nil: no token, and the CAs of the system.
+func NewClient(base string, token func() string, roots func() *x509.CertPool) *Client {
+	transport := &trusting{roots: roots}
 	c := &Client{base: strings.TrimRight(base, "/"), token: token}
 	c.api = &client.Client{Server: c.base + "/", RequestEditors: []client.RequestEditorFn{c.authorize},
 		Client: &http.Client{
@@ -46,6 +47,41 @@ func NewClient(base string, token func() string) *Client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}}
 	return c
+}
+
+// trusting sends requests to a store with a certificate of the current CAs.
+type trusting struct {
+	roots func() *x509.CertPool
+
+	mu      sync.Mutex
+	last    *x509.CertPool
+	current *http.Transport
+}
+
+// RoundTrip sends a request. Connections that were made with other CAs are not used again.
+func (t *trusting) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.transport().RoundTrip(r)
+}
+
+func (t *trusting) transport() *http.Transport {
+	var roots *x509.CertPool
+	if t.roots != nil {
+		roots = t.roots()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current != nil && roots == t.last {
+		return t.current
+	}
+	if t.current != nil {
+		t.current.CloseIdleConnections()
+	}
+	next := http.DefaultTransport.(*http.Transport).Clone()
+	next.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	next.ExpectContinueTimeout, next.ResponseHeaderTimeout = continueTimeout, answerTimeout
+	next.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	t.last, t.current = roots, next
+	return next
 }
 
 func (c *Client) authorize(_ context.Context, r *http.Request) error {

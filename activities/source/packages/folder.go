@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"slipway.io/slipway/activities/source/space"
 	"slipway.io/slipway/failpoint"
 )
 
@@ -45,7 +46,11 @@ func Open(name string, options Options) (*Store, error) {
 	if err := f.prepare(name); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
-	return newStore(f, options), nil
+	s := newStore(f, options)
+	if options.TempBytes > 0 {
+		s.space = space.New(options.TempBytes)
+	}
+	return s, nil
 }
 
 func (f *folder) close() error {

@@ -27,9 +27,19 @@ const stallTimeout = time.Minute
 
 // HandlerOptions configure how a store is served.
 type HandlerOptions struct {
+	// Admit refuses a request that may reach no part of the store.
+	Admit func(*http.Request) error
 	// Authenticate refuses a request without the store's token. Downloads need none: the digest is enough.
 	Authenticate func(*http.Request) error
 	Log          *slog.Logger
+}
+
+// refusal is an error of HandlerOptions that says how it is answered.
+type refusal interface {
+	error
+	HTTPStatus() int
+	// RetryAfter is the header of that name; "": none.
+	RetryAfter() string
 }
 
 type handler struct {
@@ -46,7 +56,13 @@ func NewHandler(store *Store, options HandlerOptions) http.Handler {
 	mux.HandleFunc("DELETE /packages/sha256/{digest}", h.authenticated(h.remove, "unusedSince"))
 	mux.HandleFunc("POST /packages/sha256/{digest}/use", h.authenticated(h.use))
 	mux.HandleFunc("GET /packages", h.authenticated(h.list, "limit", "after"))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h.Admit(r); err != nil {
+			h.answerError(w, r, err)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // authenticated requires the store's token for a request with these query parameters, and answers with the error that
@@ -55,8 +71,7 @@ func (h *handler) authenticated(next func(http.ResponseWriter, *http.Request) er
 	parameters ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := h.Authenticate(r); err != nil {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="slipway packages"`)
-			answerProblem(w, http.StatusUnauthorized, err.Error())
+			h.answerError(w, r, err)
 			return
 		}
 		err := onlyQuery(r.URL.Query(), parameters)
@@ -176,6 +191,14 @@ func badRequest(format string, args ...any) error { return requestError(fmt.Spri
 
 func (h *handler) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	status, detail := statusOf(err), err.Error()
+	if refused, is := errors.AsType[refusal](err); is {
+		if after := refused.RetryAfter(); after != "" {
+			w.Header().Set("Retry-After", after)
+		}
+		if status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="slipway packages"`)
+		}
+	}
 	if status == http.StatusInternalServerError || status == http.StatusInsufficientStorage {
 		h.Log.ErrorContext(r.Context(), "the package store could not answer", "method", r.Method, "path", r.URL.Path,
 			"error", err)
@@ -197,13 +220,17 @@ type answered struct {
 
 var answers = []answered{{ErrAbsent, http.StatusNotFound}, {ErrUsed, http.StatusConflict},
 	{ErrTooLarge, http.StatusRequestEntityTooLarge}, {ErrWrongBytes, http.StatusUnprocessableEntity},
-	{ErrFull, http.StatusInsufficientStorage}, {ErrBusy, http.StatusServiceUnavailable}}
+	{ErrFull, http.StatusInsufficientStorage}, {ErrBusy, http.StatusServiceUnavailable},
+	{ErrUploads, http.StatusServiceUnavailable}}
 
 func statusOf(err error) int {
 	for _, known := range answers {
 		if errors.Is(err, known.err) {
 			return known.status
 		}
+	}
+	if refused, is := errors.AsType[refusal](err); is {
+		return refused.HTTPStatus()
 	}
 	var malformed requestError
 	var onDisk *os.PathError

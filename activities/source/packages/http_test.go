@@ -22,13 +22,21 @@ import (
 	"slipway.io/slipway/test/race"
 )
 
+// noToken refuses a request without the token.
+type noToken struct{}
+
+func (noToken) Error() string      { return "show the token" }
+func (noToken) HTTPStatus() int    { return http.StatusUnauthorized }
+func (noToken) RetryAfter() string { return "" }
+
 // serve serves a store that requires a token.
 func serve(t *testing.T, s *Store) (address string) {
 	t.Helper()
 	server := httptest.NewServer(NewHandler(s, HandlerOptions{Log: slog.New(slog.DiscardHandler),
+		Admit: func(*http.Request) error { return nil },
 		Authenticate: func(r *http.Request) error {
 			if r.Header.Get("Authorization") != "Bearer secret" {
-				return errors.New("show the token")
+				return noToken{}
 			}
 			return nil
 		}}))
@@ -145,7 +153,7 @@ func TestClient(t *testing.T) {
 
 func testClient(t *testing.T, at location) {
 	address := serve(t, at.open(t, Options{MaxBytes: 100}))
-	c, ctx := NewClient(address+"/", secret), t.Context()
+	c, ctx := NewClient(address+"/", secret, nil), t.Context()
 	for _, content := range []string{"", "one", "two", "three"} {
 		digest := digestOf([]byte(content))
 		had, err := has(ctx, c, digest)
@@ -222,7 +230,7 @@ func TestClient_SendsNoBody_WhenRefused(t *testing.T) {
 		"its digest is invalid": {"secret", "abc", 6 << 20, "answered 400 Bad Request"},
 	} {
 		body := &countingReader{Reader: bytes.NewReader(content)}
-		err := NewClient(address, func() string { return c.token }).Put(t.Context(), c.digest, body, c.size)
+		err := NewClient(address, func() string { return c.token }, nil).Put(t.Context(), c.digest, body, c.size)
 		if c.says == "" {
 			require.NoError(t, err, reason)
 		} else {
@@ -246,7 +254,7 @@ func TestClient_RecognisesOtherServers(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	t.Cleanup(webServer.Close)
-	c, digest := NewClient(webServer.URL, secret), strings.Repeat("0", 64)
+	c, digest := NewClient(webServer.URL, secret, nil), strings.Repeat("0", 64)
 	_, err := has(t.Context(), c, digest)
 	require.ErrorContains(t, err, "answered 404 Not Found: is this the address of a package store?",
 		"this does not mean that the package is absent")
@@ -264,7 +272,7 @@ func TestClient_RecognisesOtherServers(t *testing.T) {
 		func(c *Client) (bool, error) { return has(t.Context(), c, digest) },
 		func(c *Client) (bool, error) { return c.Use(t.Context(), digest) },
 	} {
-		_, err = ask(NewClient(engine.URL, secret))
+		_, err = ask(NewClient(engine.URL, secret, nil))
 		require.ErrorContains(t, err, "answered 404 Not Found: is this the address of a package store?",
 			"the engine's API answers in the same format")
 	}
@@ -292,7 +300,7 @@ func testMemoryIsConstant(t *testing.T, at location, most uint64) {
 	defer file.Close()
 	digest, err := sum(io.TeeReader(from(), file))
 	require.NoError(t, err)
-	c := NewClient(serve(t, s), secret)
+	c := NewClient(serve(t, s), secret, nil)
 
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

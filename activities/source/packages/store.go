@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway.io/slipway/activities/source/space"
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/failpoint"
 )
@@ -36,12 +37,16 @@ var (
 	ErrFull = errors.New("the store is full")
 	// ErrBusy: another process is just removing the package from the bucket.
 	ErrBusy = errors.New("the package is being removed: try again in a minute")
+	// ErrUploads: the uploads of others take all temporary space.
+	ErrUploads = errors.New("too much is being uploaded at once: try again in a minute")
 )
 
 // Options configure a store.
 type Options struct {
 	// MaxBytes is the largest size of a package.
 	MaxBytes int64
+	// TempBytes bounds the bytes of all uploads to a folder together; 0: it does not. Those to a bucket need no disk.
+	TempBytes int64
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
@@ -78,6 +83,8 @@ type Store struct {
 	backend backend
 	max     int64
 	now     func() time.Time
+	// space is for uploads; nil: they need none.
+	space *space.Space
 	// locks serialise modifications of a package, sharded by the first two digits of the digest. An upload takes its
 	// lock only after its bytes have arrived.
 	locks [256]sync.Mutex
@@ -167,7 +174,8 @@ func (s *Store) Put(ctx context.Context, digest string, content io.Reader) (put 
 	if !ValidDigest(digest) {
 		return Package{}, false, fmt.Errorf("%q is no SHA-256: want 64 hexadecimal digits in lower case", digest)
 	}
-	bytes := &verifyingReader{from: content, digest: digest, sum: sha256.New(), max: s.max}
+	bytes := &verifyingReader{from: content, digest: digest, sum: sha256.New(), max: s.max, space: s.space}
+	defer bytes.free()
 	upload, err := s.backend.stage(ctx, digest, bytes)
 	if err != nil {
 		return Package{}, false, err
@@ -199,7 +207,29 @@ type verifyingReader struct {
 	digest string
 	sum    hash.Hash
 	n, max int64
-	err    error
+	// space is where the bytes are written; nil: it is not bounded.
+	space *space.Space
+	taken int64
+	err   error
+}
+
+// take takes space for bytes that have been read.
+func (c *verifyingReader) take(bytes int64) error {
+	if c.space == nil || bytes == 0 {
+		return nil
+	}
+	if err := c.space.Take(bytes); err != nil {
+		return fmt.Errorf("%w: %w", ErrUploads, err)
+	}
+	c.taken += bytes
+	return nil
+}
+
+// free gives the space back, once the package is complete or removed.
+func (c *verifyingReader) free() {
+	if c.space != nil {
+		c.space.Give(c.taken)
+	}
 }
 
 func (c *verifyingReader) Read(into []byte) (int, error) {
@@ -209,9 +239,12 @@ func (c *verifyingReader) Read(into []byte) (int, error) {
 	n, err := c.from.Read(into)
 	_, _ = c.sum.Write(into[:n])
 	c.n += int64(n)
+	taken := c.take(int64(n))
 	switch {
 	case c.n > c.max:
 		c.err = tooLarge(c.max)
+	case taken != nil:
+		c.err = taken
 	case errors.Is(err, io.EOF):
 		c.err = io.EOF
 		if have := hex.EncodeToString(c.sum.Sum(nil)); have != c.digest {

@@ -6,7 +6,8 @@ port_table() {
   cat <<TABLE
 SLIPWAY_DEV_API_PORT 8080 slipway
 SLIPWAY_DEV_TEMPORAL_PORT 7233 temporal
-SLIPWAY_DEV_UI_PORT 8233 temporal
+SLIPWAY_DEV_UI_PORT 8233 slipway
+SLIPWAY_DEV_UI_UPSTREAM_PORT 8234 temporal
 SLIPWAY_DEV_KUBE_PORT 16443 kube-apiserver
 SLIPWAY_DEV_ETCD_PORT 12379 etcd
 SLIPWAY_DEV_ETCD_PEER_PORT 12380 etcd
@@ -74,7 +75,7 @@ wanted_ports() {
 refuse_moved_ports() {
   local name value
   while read -r name value; do
-    if [ "$name" = SLIPWAY_DEV_API_PORT ] || [ "$(saved "$name")" = "$value" ]; then continue; fi
+    if [ "$name" = SLIPWAY_DEV_API_PORT ] || [ "$name" = SLIPWAY_DEV_UI_PORT ] || [ "$(saved "$name")" = "$value" ]; then continue; fi
     fail "the stack runs with $name=$(saved "$name"), but $value is requested: stop it first ('make down'), then start it again"
   done <<<"$1"
 }
@@ -134,6 +135,7 @@ write_env() {
     echo "SLIPWAY_DEV_KUBE_ADDRESS=https://127.0.0.1:$SLIPWAY_DEV_KUBE_PORT"
     echo "SLIPWAY_DEV_TEMPORAL_ADDRESS=127.0.0.1:$SLIPWAY_DEV_TEMPORAL_PORT"
     echo "SLIPWAY_DEV_TEMPORAL_UI=http://127.0.0.1:$SLIPWAY_DEV_UI_PORT"
+    echo "SLIPWAY_DEV_TEMPORAL_UI_UPSTREAM=http://127.0.0.1:$SLIPWAY_DEV_UI_UPSTREAM_PORT"
     echo "SLIPWAY_DEV_API_ADDRESS=127.0.0.1:$SLIPWAY_DEV_API_PORT"
   } >"$dir/env.partial"
   mv "$dir/env.partial" "$dir/env"
@@ -141,7 +143,7 @@ write_env() {
 
 show_addresses() {
   cat <<ADDRESSES
-  Temporal     127.0.0.1:$SLIPWAY_DEV_TEMPORAL_PORT   (Web UI http://127.0.0.1:$SLIPWAY_DEV_UI_PORT)
+  Temporal     127.0.0.1:$SLIPWAY_DEV_TEMPORAL_PORT   (Web UI http://127.0.0.1:$SLIPWAY_DEV_UI_UPSTREAM_PORT)
   Kubernetes   https://127.0.0.1:$SLIPWAY_DEV_KUBE_PORT   (kubeconfig $dir/kubeconfig)
   logs         $dir/logs
 ADDRESSES

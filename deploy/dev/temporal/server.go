@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"syscall"
 	"time"
 
 	"github.com/google/uuid"
-	uiserver "github.com/temporalio/ui-server/v2/server"
-	uiconfig "github.com/temporalio/ui-server/v2/server/config"
-	"github.com/temporalio/ui-server/v2/server/server_options"
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/dynamicconfig"
@@ -38,7 +36,7 @@ const (
 
 type server struct {
 	temporal temporal.Server
-	ui       *uiserver.Server
+	ui       *http.Server
 }
 
 // start returns when the server answers and has its namespace and search attributes. The data of an existing file is
@@ -62,33 +60,13 @@ func start(ctx context.Context, o options) (*server, error) {
 	if err := ensureSearchAttributes(ctx, address(ports.internalPort()), o.SearchAttributes); err != nil {
 		return nil, errors.Join(err, s.temporal.Stop())
 	}
-	s.ui = newUI(o, address(ports.internalPort()))
-	// choosePorts found the UI's port free. If another process takes it before this point, the UI ends this process
-	// with a message.
-	go func() { _ = s.ui.Start() }()
+	if s.ui, err = startUI(ctx, o, address(ports.internalPort())); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the Web UI: %w", err), s.temporal.Stop())
+	}
 	return s, nil
 }
 
-func (s *server) stop() error {
-	s.ui.Stop()
-	return s.temporal.Stop()
-}
-
-func newUI(o options, frontend string) *uiserver.Server {
-	return uiserver.NewServer(server_options.WithConfigProvider(&uiconfig.Config{
-		Host:                listenIP,
-		Port:                o.UIPort,
-		TemporalGRPCAddress: frontend,
-		EnableUI:            true,
-		DefaultNamespace:    namespaceName,
-		HideLogs:            true,
-		// Both would send requests to hosts on the internet.
-		DisableNewsFetch:   true,
-		NotifyOnNewVersion: false,
-		// Without CookieInsecure a browser does not send the cookie over plain HTTP.
-		CORS: uiconfig.CORS{CookieInsecure: true},
-	}))
-}
+func (s *server) stop() error { return errors.Join(s.ui.Close(), s.temporal.Stop()) }
 
 // dynamicConfig sets the timer resolution to 10 ms instead of 1 s, which keeps tests short. One partition per task
 // queue is enough for one machine, and each task then reaches its poller at once. Temporal's own workers (schedules,

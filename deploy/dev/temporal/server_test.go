@@ -31,6 +31,7 @@ func TestServer_KeepsData_AfterRestart(t *testing.T) {
 
 	s := startServer(t, o)
 	requireUI(t, o)
+	requireUIRefusesForeignHosts(t, o)
 	runWorkflow(t, o, "first", "Team", "red")
 	requireNoServerlessWorkers(t, o)
 	_, err := start(t.Context(), o)
@@ -77,6 +78,25 @@ func requireUI(t *testing.T, o options) {
 		defer func() { _ = answer.Body.Close() }()
 		return answer.StatusCode == http.StatusOK
 	}, waitAtMost, 50*time.Millisecond, "the Web UI does not serve its page")
+}
+
+// requireUIRefusesForeignHosts plays a page whose own host name has been made to resolve to 127.0.0.1.
+func requireUIRefusesForeignHosts(t *testing.T, o options) {
+	for host, want := range map[string]int{"": http.StatusOK, "localhost": http.StatusOK, "[::1]:8233": http.StatusOK,
+		"evil.example:8233": http.StatusForbidden, "10.0.0.7": http.StatusForbidden} {
+		for _, path := range []string{"/", "/api/v1/namespaces", "/api/v1/settings"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address(o.UIPort)+path, nil)
+			require.NoError(t, err)
+			r.Host = host
+			answer, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			require.Equal(t, want, answer.StatusCode, "%s of host %q", path, host)
+			if want == http.StatusForbidden {
+				require.Empty(t, answer.Cookies())
+			}
+		}
+	}
 }
 
 func runWorkflow(t *testing.T, o options, id, attribute, value string) {
