@@ -71,8 +71,7 @@ func writeStatuses(ctx workflow.Context, burst []serving.Observation) (left []se
 	for servings := range slices.Chunk(byServing(burst, workflow.Now(ctx)), maxStatuses) {
 		var result serving.ObserveManyResult
 		err := perform(withActivity(ctx, centreForever, "write what the parties see"), serving.ActivityObserveMany,
-			serving.ObserveManyRequest{Servings: servings, Reporter: workflow.GetInfo(ctx).WorkflowExecution.ID},
-			&result)
+			serving.ObserveManyRequest{Servings: servings}, &result)
 		if err != nil {
 			return nil, err
 		}

@@ -270,9 +270,6 @@ type ObserveRequest struct {
 
 // ObserveManyRequest holds batches of observations, one for each serving.
 type ObserveManyRequest struct {
-	// Reporter is the ID of the workflow that collected them: that of a queue. Observations of parties with another
-	// queue are ignored.
-	Reporter string           `json:"reporter,omitempty"`
 	Servings []ObserveRequest `json:"servings"`
 }
 
