@@ -57,7 +57,7 @@ func (t *rolloutJob) adds(l *snapshot, from workload.Template, template map[stri
 	}
 	has := []string{l.seen.Template, l.seen.Next}
 	if saved := l.seen.Saved; saved != nil {
-		if from.Revision == saved.Stable {
+		if from.Revision != "" && from.Revision == saved.Stable {
 			return false
 		}
 		has = append(has, saved.StableTemplate, saved.Declared)
