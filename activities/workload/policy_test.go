@@ -158,30 +158,6 @@ func TestUndo_IsRefused_ByPartyPolicy(t *testing.T) {
 	}
 }
 
-// The digest of an earlier template in a request does not make it the new version of a release.
-func TestMove_IsRefused_ByPartyPolicy_WhenRequestNamesEarlierTemplate(t *testing.T) {
-	b := newBench(t)
-	b.strict(podpolicy.Policy{Preset: podpolicy.Baseline})
-	earlier := b.formerly()
-	r := b.release("web", strategy.StylePartition, "x:new")
-	r.begin()
-	before := b.state(web())
-	r.template = earlier.Template
-	message := r.moveFails(r.moveRequest(1, "50%"), failure.Refused).Message()
-	require.Contains(t, message, "(rule baseline.hostNamespaces)")
-	require.NotContains(t, b.state(web()).spec, "hostPID")
-	r.template, r.change = "", strategy.Change{Declared: &strategy.Declared{Template: earlier.Template}}
-	_ = r.call(activityMove, r.moveRequest(1, "50%"), &r.last)
-	require.NotContains(t, b.state(web()).spec, "hostPID")
-	finish := r.finishRequest(rollout.FinishResumeAndRelease, rollout.SideNew)
-	finish.Template, finish.OverwriteDrift = earlier.Template, true
-	_ = r.call(activityFinish, finish, &r.last)
-	require.NotContains(t, b.state(web()).spec, "hostPID")
-	require.Contains(t, before.spec, "x:second")
-	r.change, r.template = strategy.Change{Images: map[string]string{"app": "x:new"}}, ""
-	r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
-}
-
 // The metadata that a release adds to the pods of an extra workload can switch AppArmor off, too.
 func TestBegin_IsRefused_ByPartyPolicy_ForAddedMetadata(t *testing.T) {
 	b := newBench(t)
