@@ -12,12 +12,14 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"go.uber.org/fx"
 
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/temporal/presence"
 	"slipway.io/slipway/workflows"
 )
 
@@ -33,6 +35,8 @@ type Queue struct {
 	Workflows bool
 	// Activities are the activities registered on the queue.
 	Activities []Registrar
+	// Policy describes the party's policy for pod templates, which the workers report; "": they report none.
+	Policy string
 }
 
 // Options configure a Fleet.
@@ -219,6 +223,7 @@ func (f *Fleet) build(q Queue) worker.Worker {
 		MaxHeartbeatThrottleInterval:           heartbeatThrottle,
 		MaxConcurrentActivityTaskPollers:       pollers,
 		MaxConcurrentWorkflowTaskPollers:       pollers,
+		Plugins:                                f.plugins(q),
 	})
 	if q.Workflows {
 		registerWorkflows(w)
@@ -227,6 +232,18 @@ func (f *Fleet) build(q Queue) worker.Worker {
 		a.Register(w)
 	}
 	return w
+}
+
+// plugins returns the plugin by which the workers of a party's queue report the party's policy; it does nothing else.
+func (f *Fleet) plugins(q Queue) []worker.Plugin {
+	if q.Policy == "" {
+		return nil
+	}
+	plugin, err := temporal.NewSimplePlugin(temporal.SimplePluginOptions{Name: presence.PolicyPlugin(q.Policy)})
+	if err != nil { // only without a name
+		return nil
+	}
+	return []worker.Plugin{plugin}
 }
 
 // Module runs a fleet for the life of the process. It needs a Temporal client and its metrics handler, the queues and

@@ -22,6 +22,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/podpolicy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
 )
@@ -34,8 +35,9 @@ type Options struct {
 	Queues []string
 	// AnyNamespace also allows servings in namespaces that do not invite them.
 	AnyNamespace bool
-	// Policy is what the party allows for the pods of servings.
-	Policy admission.Policy
+	// Policy is what the party allows for the pods of servings, ReleasePolicy what it allows for those of all releases.
+	Policy        admission.Policy
+	ReleasePolicy podpolicy.Policy
 	// Engine is the name of the engine whose operations this worker executes: its Temporal namespace. Deployments of
 	// other engines on the same cluster are not reported.
 	Engine string

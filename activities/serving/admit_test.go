@@ -16,6 +16,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/podpolicy"
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/test/harness"
 )
@@ -163,6 +164,29 @@ func TestApply_IsRefused_ByPartyPolicy(t *testing.T) {
 	s.requireRuns("two")
 	require.NoError(t, s.remove(s.step(2, false)), "an object that the policy refuses can still be deleted")
 	s.requireNothing()
+}
+
+// The party's policy for all releases judges new versions, not the way back to the one that an update began from.
+func TestApply_IsRefused_ByPartyPolicyForReleases(t *testing.T) {
+	s := newSite(t)
+	s.settings.ReleasePolicy = podpolicy.Policy{Preset: podpolicy.Baseline,
+		Lists: podpolicy.Lists{ImagePrefixes: []string{"registry.example/"}}}
+	for _, try := range []error{s.prepare(s.step(1, false)), s.apply(s.step(1, false), nil)} {
+		requireKind(t, failure.Refused, try)
+		require.ErrorContains(t, try, "the party's policy (baseline) refuses the pods of Deployment "+s.domain+
+			"/s1: container main: image app:one comes from none of registry.example/ (rule images.allowedPrefixes). "+
+			"Change the AppImage, or ask the party to allow that in --release-policy-file of its worker")
+		s.requireNothing()
+	}
+	s.settings.ReleasePolicy = podpolicy.Policy{Preset: podpolicy.Baseline}
+	require.NoError(t, s.apply(s.step(1, false), nil))
+	require.NoError(t, s.apply(s.step(2, false), nil))
+	s.settings.ReleasePolicy = podpolicy.Policy{Preset: podpolicy.Restricted,
+		Lists: podpolicy.Lists{ImagePrefixes: []string{"registry.example/"}}}
+	require.NoError(t, s.apply(s.step(2, true), nil))
+	s.requireRuns("one")
+	requireKind(t, failure.Refused, s.apply(s.step(2, false), nil))
+	s.requireRuns("one")
 }
 
 // Pods that a namespace does not allow are reported within seconds, with the API server's message, and not only at the

@@ -18,6 +18,7 @@ import (
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/podpolicy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/workload"
@@ -280,10 +281,27 @@ func (w *writer) admit(ctx context.Context, o serving.Objects) error {
 	if err := w.invited(ctx, is); err != nil {
 		return err
 	}
-	if err := w.a.options.Policy.Check(o.Deployment); err != nil || is == nil {
+	if err := w.a.options.Policy.Check(o.Deployment); err != nil {
+		return err
+	}
+	if err := w.checkReleasePolicy(o.Deployment, is); err != nil || is == nil {
 		return err
 	}
 	return w.mayWrite("Deployment", is)
+}
+
+// checkReleasePolicy refuses pods that the party's policy for all releases does not allow. A rollback to the version
+// that the operation began from is not judged.
+func (w *writer) checkReleasePolicy(wanted, is *appsv1.Deployment) error {
+	if w.req.Source.Previous {
+		return nil
+	}
+	judged := podpolicy.Template{Object: "Deployment " + wanted.Namespace + "/" + wanted.Name,
+		New: &wanted.Spec.Template, Remedy: "Change the AppImage"}
+	if is != nil {
+		judged.Live = &is.Spec.Template
+	}
+	return w.a.options.ReleasePolicy.Check(judged)
 }
 
 // invited refuses a serving that the namespace does not invite. is is the current Deployment.

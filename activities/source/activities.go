@@ -22,6 +22,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/podpolicy"
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
 )
@@ -67,8 +68,9 @@ type Options struct {
 	// Template reads the Job template of an order, which passes through no workflow: the one in the task's record, or the
 	// catalogue's current one if the order has no task; nil: this worker has no access to the engine's records.
 	Template func(ctx context.Context, order build.Order) ([]byte, error)
-	// Policy limits what the Jobs of builds may do in this party.
-	Policy admission.Policy
+	// Policy is what the party allows in Jobs of builds, ReleasePolicy what it allows in the pods of all releases.
+	Policy        admission.Policy
+	ReleasePolicy podpolicy.Policy
 	// ListenFor is how long one attempt at a build waits for changes in the cluster before it frees its worker slot; 0:
 	// 10 s.
 	ListenFor time.Duration

@@ -23,6 +23,7 @@ import (
 
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/podpolicy"
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
 )
@@ -195,6 +196,9 @@ func TestBuild_IsRefused(t *testing.T) {
 			o.Policy = admission.Policy{ImagePrefixes: []string{"party.test/"}}
 		}, failure.Refused,
 			"the party's policy refuses Job shop/"},
+		"ReleasePolicy": {"so does its policy for all releases", func(o *Options, _ *build.Request) {
+			o.ReleasePolicy.Preset = podpolicy.Restricted
+		}, failure.Refused, "(rule restricted.runAsNonRoot)"},
 		"Namespace": {"a namespace that this worker does not serve", func(o *Options, _ *build.Request) {
 			o.Namespaces = []string{"bank"}
 		}, failure.Refused,
@@ -309,6 +313,12 @@ func TestRefusesBuild(t *testing.T) {
 			func(o *Options, _ *build.Request) {
 				o.Policy.ImagePrefixes = []string{"party.test/"}
 			}, "the party's policy refuses Job"},
+		"ReleasePolicy": {"so is its policy for all releases", nil, func(o *Options, _ *build.Request) {
+			o.ReleasePolicy.Preset = podpolicy.Restricted
+		}, "Change build.jobTemplate in the catalogue, or ask the party to allow that in --release-policy-file"},
+		"Baseline": {"which a build of no privileges complies with", nil, func(o *Options, _ *build.Request) {
+			o.ReleasePolicy.Preset = podpolicy.Baseline
+		}, ""},
 		"GitProtocol": {"a protocol without encryption", nil, func(_ *Options, r *build.Request) {
 			r.Repository = "git://git.test/a.git"
 		}, "git:// is neither encrypted"},

@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/fieldmanager"
+	"slipway.io/slipway/release/podpolicy"
 	"slipway.io/slipway/release/source"
 )
 
@@ -69,6 +70,10 @@ func (a *Activities) createJob(ctx context.Context, req build.Request, dryRun ..
 	job, err := req.Job(template)
 	if err == nil {
 		err = a.options.Policy.CheckBuild(job)
+	}
+	if err == nil {
+		err = a.options.ReleasePolicy.Check(podpolicy.Template{Object: "Job " + job.Namespace + "/" + job.Name,
+			New: &job.Spec.Template, Remedy: "Change build.jobTemplate in the catalogue"})
 	}
 	if err != nil {
 		return nil, err

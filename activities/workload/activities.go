@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/operation"
+	"slipway.io/slipway/release/podpolicy"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/source"
 )
@@ -49,6 +50,8 @@ type Options struct {
 	TrafficPreflight func(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error)
 	// Packages is the store of code packages; nil: deploys of packages are refused.
 	Packages Packages
+	// Policy is what the party allows in pod templates that releases write.
+	Policy podpolicy.Policy
 }
 
 // Packages is the store of a party's code packages.

@@ -156,6 +156,11 @@ func (c *check) check(ctx context.Context, live *unstructured.Unstructured,
 			return err
 		}
 	}
+	if c.reason == "" {
+		if c.reason, err = c.policyRefusal(ctx, live); err != nil {
+			return err
+		}
+	}
 	if c.reason != "" || c.req.Operation == plan.Start { // which removes no pod
 		return nil
 	}

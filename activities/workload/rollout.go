@@ -30,7 +30,7 @@ func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollo
 func (a *Activities) BeginMoving(ctx context.Context, req rollout.BeginRequest,
 	first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
 	d, err := a.rollout(ctx, req.Subject, req.Strategy.Style, func(t *rolloutJob) {
-		t.beginning, t.change = true, req.Change
+		t.beginning, t.change, t.addedMetadata = true, req.Change, req.Strategy.PatchPodTemplateMetadata
 		t.decide = func(seen pods.Observed) pods.NextAction {
 			if t.claimAlone {
 				return pods.Begin(t.tech, req, seen)
@@ -93,8 +93,10 @@ type rolloutJob struct {
 	// autoscalersOnly is true when the workload was deleted and only its autoscalers are restored.
 	autoscalersOnly bool
 
-	// beginning is true while the workload is not yet claimed.
-	beginning bool
+	// beginning is true while the workload is not yet claimed. addedMetadata is then what an extra workload adds to the
+	// pod template.
+	beginning     bool
+	addedMetadata *strategy.PodMetadata
 	// claimAlone is true when the claim is taken by a write of its own, because the cluster refused it together with
 	// the first write of the Move.
 	claimAlone bool

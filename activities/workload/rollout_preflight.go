@@ -195,6 +195,9 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 		if err := p.checkExtraName(ctx, t, l); err != nil {
 			return err
 		}
+		if err := t.admitMetadata(templateOf(l.object), p.req.Strategy.PatchPodTemplateMetadata); err != nil {
+			return p.refuse("strategy.canary.patchPodTemplateMetadata", "%s", err)
+		}
 	}
 	return p.change(ctx, t, l)
 }
@@ -222,6 +225,9 @@ func (p *rolloutPreflight) checkExtraName(ctx context.Context, t *rolloutJob, l 
 // an earlier release is rolled back.
 func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	if p.req.Change.Declared != nil { // it is on the workload, and was checked with it
+		if err := t.admitChange(ctx, l); err != nil {
+			return p.refuse(fieldOf(p.req.Change), "%s", err)
+		}
 		return nil
 	}
 	field := fieldOf(p.req.Change)

@@ -99,7 +99,7 @@ func (t *rolloutJob) extraTemplate(ctx context.Context, l *snapshot) (template m
 	err error) {
 	base := t.expectedTemplate
 	if base == nil && t.change.Declared != nil {
-		if base, err = t.declaredTemplate(l); err != nil {
+		if base, err = t.newTemplate(ctx, l, workload.Template{}); err != nil {
 			return nil, "", err
 		}
 	} else if base == nil {
@@ -108,7 +108,11 @@ func (t *rolloutJob) extraTemplate(ctx context.Context, l *snapshot) (template m
 		}
 		t.expectedTemplate = base
 	}
-	return pods.WithMetadata(base, l.object.GetName(), l.seen.Saved.CanaryMetadata), pods.Digest(base), nil
+	added := l.seen.Saved.CanaryMetadata
+	if err := t.admitMetadata(base, added); err != nil {
+		return nil, "", err
+	}
+	return pods.WithMetadata(base, l.object.GetName(), added), pods.Digest(base), nil
 }
 
 // createExtra creates the extra Deployment: the workload's spec with the new template and a selector of its own.

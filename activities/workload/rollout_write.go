@@ -19,30 +19,51 @@ import (
 	"slipway.io/slipway/release/workload"
 )
 
-// newTemplate is the pod template to set: that of a revision, or the request's change applied to the stable one.
+// newTemplate is the pod template to set: that of a revision, or the request's change applied to the stable one. The
+// party's policy judges it if the release adds it.
 func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workload.Template) (map[string]any, error) {
+	template, err := t.wantedTemplate(ctx, l, from)
+	if err != nil || !t.adds(l, from, template) {
+		return template, err
+	}
+	return template, t.admitRollout(template, t.stableTemplate(l))
+}
+
+// wantedTemplate is newTemplate before the party's policy judges it.
+func (t *rolloutJob) wantedTemplate(ctx context.Context, l *snapshot, from workload.Template) (map[string]any, error) {
 	if from.Revision != "" {
 		if template := l.template(from.Revision); template != nil {
 			return template, nil
 		}
-		return nil, t.refuse("its revision %s no longer exists, so the template is not available: set it by hand, then "+
-			"retry", from.Revision)
+		return nil, t.refuse("its revision %s no longer exists, so the template is not available: set it by hand, "+
+			"then retry", from.Revision)
 	}
-	stable := templateOf(l.object)
-	switch {
-	case t.change.Declared != nil:
+	if t.change.Declared != nil {
 		return t.declaredTemplate(l)
+	}
+	return t.changedTemplate(ctx, l, t.stableTemplate(l))
+}
+
+// stableTemplate is the pod template that the release began from; nil when the cluster no longer keeps it.
+func (t *rolloutJob) stableTemplate(l *snapshot) map[string]any {
+	if l.seen.Saved != nil {
+		return l.template(l.seen.Saved.Stable)
+	}
+	return templateOf(l.object)
+}
+
+// changedTemplate is the request's change applied to the stable pod template, or the earlier one that it names.
+func (t *rolloutJob) changedTemplate(ctx context.Context, l *snapshot, stable map[string]any) (map[string]any, error) {
+	switch {
 	case t.change.Revision != nil:
 		r, kept := l.seen.RecalledRevision()
 		if !kept {
 			return nil, failure.New(failure.Refused, "%s", pods.NotKeptReason(t.workload, l.seen))
 		}
 		return l.template(r.Name), nil
-	case l.seen.Saved != nil:
-		if stable = l.template(l.seen.Saved.Stable); stable == nil {
-			return nil, t.refuse("its stable revision %s no longer exists, so the new version cannot be made from it: "+
-				"set the stable template by hand, then retry", l.seen.Saved.Stable)
-		}
+	case stable == nil:
+		return nil, t.refuse("its stable revision %s no longer exists, so the new version cannot be made from it: "+
+			"set the stable template by hand, then retry", l.seen.Saved.Stable)
 	}
 	if v := operation.VersionOf(t.change); v != nil {
 		return t.withVersion(ctx, v, stable)
@@ -125,16 +146,17 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 // nil when the write must be decided again.
 func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workload.Write) (*unstructured.Unstructured, error) {
 	var template map[string]any
+	if t.beginning {
+		if err := t.admitBegin(ctx, l); err != nil {
+			return nil, err
+		}
+	}
 	if w.Template != nil {
 		var err error
 		if template, err = t.newTemplate(ctx, l, *w.Template); err != nil {
 			return nil, err
 		}
-		before := templateOf(l.object)
-		if l.seen.Saved != nil {
-			before = l.template(l.seen.Saved.Stable)
-		}
-		t.keep(ctx, packageOf(before), packageOf(template))
+		t.keep(ctx, packageOf(t.stableTemplate(l)), packageOf(template))
 	}
 	if w.KeepRevision != "" {
 		keepTemplate(w, l.template(w.KeepRevision))

@@ -247,6 +247,9 @@ func (t *operationJob) carryOutWrite(ctx context.Context, o *object, d workload.
 
 func (t *operationJob) write(ctx context.Context, o *object, w *workload.Write) (*unstructured.Unstructured, error) {
 	template, err := t.template(ctx, o, w)
+	if err == nil && w.Claim != "" && w.Template == nil && t.restoreTemplate != nil { // a later write sets it
+		err = t.admit(t.restoreTemplate, templateOf(o.Unstructured), true)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -266,6 +269,9 @@ func (t *operationJob) template(ctx context.Context, o *object, w *workload.Writ
 		err = t.refuse("the earlier pod template has just been removed from its cluster")
 	default:
 		template = t.restoreTemplate
+	}
+	if err == nil {
+		err = t.admit(template, templateOf(o.Unstructured), t.req.Restore != nil)
 	}
 	if err == nil {
 		t.keep(ctx, o.seen.Package, packageOf(template))

@@ -110,7 +110,7 @@ func setPresence(s *schema.PartyState, p party.Presence) {
 		s.LastSeenAt = answer.UTC(p.LastSeenAt)
 	}
 	for i, w := range p.Workers {
-		s.Workers[i] = schema.PartyWorker{Identity: w.Identity, Host: w.Host, Build: w.Build,
+		s.Workers[i] = schema.PartyWorker{Identity: w.Identity, Host: w.Host, Build: w.Build, Policy: w.Policy,
 			StartedAt: w.StartedAt.UTC(), LastSeenAt: w.LastSeenAt.UTC()}
 	}
 }

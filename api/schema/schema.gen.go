@@ -353,7 +353,12 @@ type PartyWorker struct {
 	// Identity Example: slipway-v1@node-1-7
 	Identity   string    `json:"identity"`
 	LastSeenAt time.Time `json:"lastSeenAt"`
-	StartedAt  time.Time `json:"startedAt"`
+
+	// Policy What the worker allows in the pods of all releases: the preset of its policy, and the beginning of the SHA-256 of the file with it. Missing for a worker that doesn't report it.
+	//
+	// Example: restricted sha256:3f1c5ab0d2e4
+	Policy    string    `json:"policy,omitempty"`
+	StartedAt time.Time `json:"startedAt"`
 }
 
 // PlanDiff The changes that an execution of a plan would make now.

@@ -166,9 +166,9 @@ func describeParty(a *app.App, p client.PartyState) error {
 	if len(p.Workers) == 0 {
 		return nil
 	}
-	table := render.NewTable("WORKER", "HOST", "BUILD", "UP", "LAST SEEN")
+	table := render.NewTable("WORKER", "HOST", "BUILD", "UP", "LAST SEEN", "POLICY")
 	for _, w := range p.Workers {
-		table.Add(w.Identity, w.Host, w.Build, a.Age(w.StartedAt), a.Age(w.LastSeenAt))
+		table.Add(w.Identity, w.Host, w.Build, a.Age(w.StartedAt), a.Age(w.LastSeenAt), w.Policy)
 	}
 	a.Printf(a.Out, "\n%s", table)
 	return nil

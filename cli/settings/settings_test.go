@@ -242,6 +242,7 @@ watch-namespaces: shop, bank
 servings-in-any-namespace: true
 traffic-kinds: [httpproxies.projectcontour.io]
 tenant-scripts: [shop]
+release-policy-file: /etc/slipway/releases.yaml
 serving-policy-file: /etc/slipway/servings.yaml
 build-policy-file: /etc/slipway/builds.yaml
 package-listen: 0.0.0.0:5
@@ -307,6 +308,7 @@ api: http://slipway.example:80/
 		PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true,
 		TrafficKinds: []string{"httpproxies.projectcontour.io"}, TenantScripts: []string{"shop"},
+		ReleasePolicyFile: "/etc/slipway/releases.yaml",
 		ServingPolicyFile: "/etc/slipway/servings.yaml", BuildPolicyFile: "/etc/slipway/builds.yaml",
 		MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,

@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"os"
 	"strings"
 
 	"go.temporal.io/sdk/client"
@@ -22,8 +20,8 @@ import (
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/podpolicy"
 	routing "slipway.io/slipway/release/rollout/traffic"
-	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
@@ -32,7 +30,7 @@ import (
 // partyModule runs the activities on the cluster of the served parties, and those of the centre if there is a
 // homeModule.
 var partyModule = fx.Options(
-	fx.Provide(newTraffic, newSource, newWorkloads, newServings, newQueues,
+	fx.Provide(releasePolicy, newTraffic, newSource, newWorkloads, newServings, newQueues,
 		fx.Annotate(newBounded, fx.ResultTags(`name:"bounded"`))),
 	driftModule,
 	worker.Module,
@@ -46,6 +44,8 @@ type partyParts struct {
 	// Bounded is a client with a timeout for each request, for the activities of servings and sources.
 	Bounded kube.Typed `name:"bounded"`
 	Objects dynamic.Interface
+	// Policy is what the party allows in the pods of all releases.
+	Policy podpolicy.Policy
 	// Home reads data that is not stored in workflow histories; nil in a party's own worker, which has no access to it.
 	Home *centre.Activities `optional:"true"`
 }
@@ -89,7 +89,8 @@ func ownNamespace(s settings.Settings) string {
 func newWorkloads(p partyParts, routes *traffic.Activities, packages *partysource.Activities) *workload.Activities {
 	parties, _ := servedParties(p.Settings)
 	activities := workload.New(p.Typed, p.Objects, workload.Options{Namespaces: p.Settings.WatchNamespaces,
-		Parties: parties, TrafficPreflight: routes.TrafficPreflight, Packages: packages, Logger: p.Log})
+		Parties: parties, TrafficPreflight: routes.TrafficPreflight, Packages: packages, Policy: p.Policy,
+		Logger: p.Log})
 	p.Lifecycle.Append(fx.StopHook(activities.Stop))
 	return activities
 }
@@ -97,14 +98,14 @@ func newWorkloads(p partyParts, routes *traffic.Activities, packages *partysourc
 // newSource returns the activities that fetch code packages.
 func newSource(p partyParts) (*partysource.Activities, error) {
 	s := p.Settings
-	policy, err := buildPolicy(s)
+	policy, err := buildPolicy(s, p.Policy)
 	if err != nil {
 		return nil, err
 	}
 	limits := source.DefaultLimits
 	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
 	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep,
-		Policy: policy, TempBytes: tempBytes(s),
+		Policy: policy, ReleasePolicy: p.Policy, TempBytes: tempBytes(s),
 		Unbounded: p.Typed, Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow,
 			Limits: limits}}
 	if p.Home != nil {
@@ -137,7 +138,7 @@ func newServings(p partyParts, temporal client.Client, reader *versions.Reader) 
 	_, queues := servedParties(s)
 	activities := partyservings.New(p.Bounded, reader, watch, partyservings.Options{
 		Namespaces: s.WatchNamespaces, AnyNamespace: s.ServingsInAnyNamespace, Policy: policy,
-		Queues: queues, Engine: s.TemporalNamespace, Logger: p.Log,
+		ReleasePolicy: p.Policy, Queues: queues, Engine: s.TemporalNamespace, Logger: p.Log,
 	})
 	observer := partyservings.NewObserver(activities, temporal)
 	p.Lifecycle.Append(fx.Hook{OnStart: observer.Start, OnStop: observer.Stop})
@@ -165,6 +166,7 @@ type queueParts struct {
 	Routes    *traffic.Activities
 	Servings  *partyservings.Activities
 	Code      *partysource.Activities
+	Policy    podpolicy.Policy
 	// Centre is nil in a party's own worker.
 	Centre *centre.Activities `optional:"true"`
 }
@@ -178,8 +180,9 @@ func newQueues(p queueParts) []worker.Queue {
 	}
 	_, names := servedParties(p.Settings)
 	for _, name := range names {
-		queues = append(queues, worker.Queue{Name: name, Activities: []worker.Registrar{p.Workloads,
-			leg.New(p.Workloads, p.Routes, leg.Options{}), p.Servings, p.Code}})
+		queues = append(queues, worker.Queue{Name: name, Policy: p.Policy.String(),
+			Activities: []worker.Registrar{p.Workloads, leg.New(p.Workloads, p.Routes, leg.Options{}), p.Servings,
+				p.Code}})
 	}
 	return queues
 }
@@ -197,29 +200,4 @@ func servedParties(s settings.Settings) (names, queues []string) {
 		names, queues = append(names, name), append(queues, queue)
 	}
 	return names, queues
-}
-
-// policyOf reads what the party allows in pods of servings or Jobs of builds; without a file it returns the default
-// policy.
-func policyOf(setting, file string) (admission.Policy, error) {
-	if file == "" {
-		return admission.Policy{}, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return admission.Policy{}, fmt.Errorf("%s: %w", setting, err)
-	}
-	policy, wrong := admission.Decode(text)
-	if err := wrong.Err(); err != nil {
-		return admission.Policy{}, fmt.Errorf("%s: invalid policy in %s:\n%w", setting, file, err)
-	}
-	return policy, nil
-}
-
-// buildPolicy returns what the party allows in Jobs of builds: by default the same as for servings.
-func buildPolicy(s settings.Settings) (admission.Policy, error) {
-	if s.BuildPolicyFile == "" {
-		return policyOf("serving-policy-file", s.ServingPolicyFile)
-	}
-	return policyOf("build-policy-file", s.BuildPolicyFile)
 }

@@ -42,7 +42,9 @@ const (
 type Worker struct {
 	Identity, Host string
 	// Build is the ID of its build (release/upgrade); empty if it reports none.
-	Build                 string
+	Build string
+	// Policy describes its party's policy for pod templates (podpolicy.Policy.String); empty if it reports none.
+	Policy                string
 	StartedAt, LastSeenAt time.Time
 	// Stopping means that the worker was shut down.
 	Stopping bool

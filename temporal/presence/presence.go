@@ -103,9 +103,26 @@ func workersQuery(queues []string) string {
 func workerOf(heartbeat *workerpb.WorkerHeartbeat) party.Worker {
 	status := heartbeat.GetStatus()
 	return party.Worker{Identity: heartbeat.GetWorkerIdentity(), Host: heartbeat.GetHostInfo().GetHostName(),
-		Build:     heartbeat.GetDeploymentVersion().GetBuildId(),
+		Build: heartbeat.GetDeploymentVersion().GetBuildId(), Policy: policyIn(heartbeat),
 		StartedAt: heartbeat.GetStartTime().AsTime(), LastSeenAt: heartbeat.GetHeartbeatTime().AsTime(),
 		Stopping: status == enumspb.WORKER_STATUS_SHUTTING_DOWN || status == enumspb.WORKER_STATUS_SHUTDOWN}
+}
+
+// policyPrefix begins the name of the plugin by which a worker reports its policy: the names of a worker's plugins are
+// what its heartbeats contain of its own.
+const policyPrefix = "slipway.io/policy="
+
+// PolicyPlugin returns the name of the plugin by which a worker reports its party's policy.
+func PolicyPlugin(policy string) string { return policyPrefix + policy }
+
+// policyIn returns the policy that a worker reports, "" if it reports none.
+func policyIn(heartbeat *workerpb.WorkerHeartbeat) string {
+	for _, plugin := range heartbeat.GetPlugins() {
+		if policy, is := strings.CutPrefix(plugin.GetName(), policyPrefix); is {
+			return policy
+		}
+	}
+	return ""
 }
 
 // keepsHeartbeats returns nil if Temporal accepts heartbeats, so that a queue without any has no worker.

@@ -79,22 +79,23 @@ func TestServingUpdate_IsRolledBack_WhenPartyPolicyForbidsIt(t *testing.T) {
 	const id = "ruled"
 	u.create(id, serving.Policy{})
 	u.WaitServing(id, "Available", harness.ServingAvailable)
-	for rule, spec := range map[string]string{
-		"images.allowedPrefixes": `{"image":{"name":"evil.example/x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app"}]}}]}`,
-		"privileged":             `{"image":{"name":"x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app","securityContext":{"privileged":true}}]}}]}`,
-		"secrets.allowed":        `{"image":{"name":"x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app","envFrom":[{"secretRef":{"name":"db"}}]}]}}]}`,
+	for _, tc := range []struct{ rule, spec string }{
+		{"images.allowedPrefixes", `{"image":{"name":"evil.example/x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app"}]}}]}`},
+		{"privileged", `{"image":{"name":"x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app","securityContext":{"privileged":true}}]}}]}`},
+		{"privileged", `{"image":{"name":"x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app","livenessProbe":{"httpGet":{"host":"169.254.169.254","port":80}}}]}}]}`},
+		{"secrets.allowed", `{"image":{"name":"x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app","envFrom":[{"secretRef":{"name":"db"}}]}]}}]}`},
 	} {
 		image := harness.RandomName("image")
 		u.Kubectl("apply", "-f",
 			writeFile(t, `{"apiVersion":"kuscia.secretflow/v1alpha1","kind":"AppImage","metadata":{"name":"`+image+
-				`"},"spec":`+spec+`}`))
+				`"},"spec":`+tc.spec+`}`))
 		u.deleteAfterTest(image)
 		u.update(id, u.better, image)
-		kd := u.WaitServing(id, "the refusal by "+rule, harness.ServingDone)
-		require.Equal(t, serving.ReasonUpdateRolledBack, kd.Status.Reason, "%s: %+v", rule, kd.Status)
+		kd := u.WaitServing(id, "the refusal by "+tc.rule, harness.ServingDone)
+		require.Equal(t, serving.ReasonUpdateRolledBack, kd.Status.Reason, "%s: %+v", tc.rule, kd.Status)
 		require.Contains(t, kd.Status.Message, "the party's policy refuses Deployment "+u.bob+"/"+id+
 			": container app: ")
-		require.Contains(t, u.query(id).Status.Message, "(rule "+rule+")")
+		require.Contains(t, u.query(id).Status.Message, "(rule "+tc.rule+")")
 		require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, id), u.tag(u.bob, id)}, "no party was changed")
 	}
 }

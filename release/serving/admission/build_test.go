@@ -27,6 +27,8 @@ func TestCheckBuild(t *testing.T) {
 	secret := volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "registry"}})
 	projected := volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "registry"}}}}}})
+	claim := volume(corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}})
 	for name, tc := range map[string]struct {
 		reason string
 		policy admission.Policy
@@ -85,6 +87,53 @@ func TestCheckBuild(t *testing.T) {
 			"volume v needs service account default"},
 		"TokenAllowed": {"unless the party lists it", admission.Policy{ServiceAccounts: []string{"default"}}, token,
 			""},
+		"Certificate": {"a certificate of the pod names its account", admission.Policy{}, volume(corev1.VolumeSource{
+			Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{PodCertificate: &corev1.PodCertificateProjection{SignerName: "x/y"}}}}}),
+			"volume v needs service account default (rule serviceAccounts.allowed)"},
+		"PullSecret": {"the kubelet reads it for the pod", admission.Policy{Secrets: []string{"git"}},
+			func(p *corev1.PodSpec) { p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}} },
+			"imagePullSecrets[0] reads Secret registry (rule secrets.allowed)"},
+		"PullSecretAllowed": {"a listed Secret is allowed", admission.Policy{Secrets: []string{"registry"}},
+			func(p *corev1.PodSpec) { p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}} }, ""},
+		"Claim": {"other pods' data", admission.Policy{}, claim,
+			"volume v is of the type persistentVolumeClaim (rule volumes.allowed)"},
+		"ClaimAllowed": {"unless the party lists the type",
+			admission.Policy{Volumes: []string{"persistentVolumeClaim"}}, claim, ""},
+		"ListedPath": {"a listed type is a privilege all the same", admission.Policy{Volumes: []string{"hostPath"}},
+			volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}), "(rule privileged)"},
+		"RuntimeClass": {"may be less isolated", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.RuntimeClassName = new("native")
+		}, "runtimeClassName is set (rule podFields.allowed)"},
+		"Tolerations": {"nodes reserved for others", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, "tolerations is set (rule podFields.allowed)"},
+		"Priority": {"evicts other pods", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.PriorityClassName = "system-node-critical"
+		}, "priorityClassName is set (rule podFields.allowed)"},
+		"FieldsAllowed": {"unless the party lists them", admission.Policy{
+			PodFields: []string{"tolerations", "priorityClassName", "runtimeClassName"}}, func(p *corev1.PodSpec) {
+			p.PriorityClassName, p.RuntimeClassName = "high", new("native")
+			p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, ""},
+		"AnyFeature": {"the engine's own cluster without a policy", admission.Policy{AnyFeature: true},
+			func(p *corev1.PodSpec) {
+				claim(p)
+				p.PriorityClassName = "high"
+			}, ""},
+		"AnyFeaturePath": {"has no privileges either", admission.Policy{AnyFeature: true},
+			volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}), "(rule privileged)"},
+		"Defaults": {"the API server's own fields", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.SchedulerName, p.DNSPolicy, p.RestartPolicy = corev1.DefaultSchedulerName, corev1.DNSClusterFirst,
+				corev1.RestartPolicyNever
+		}, ""},
+		"Scheduler": {"another scheduler has other rules", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.SchedulerName = "mine"
+		}, "schedulerName is set (rule podFields.allowed)"},
+		"Hook": {"the kubelet asks a host", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+				HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254"}}}
+		}, "container build: lifecycle.preStop.httpGet.host is set (rule privileged)"},
 		"AccountAllowed": {"unless the party lists the account", admission.Policy{ServiceAccounts: []string{"admin"}},
 			func(p *corev1.PodSpec) { p.ServiceAccountName = "admin" }, ""},
 	} {
@@ -105,9 +154,34 @@ func TestCheckBuild(t *testing.T) {
 			require.ErrorContains(t, err, tc.says, tc.reason)
 		})
 	}
-	policy, wrong := admission.Decode([]byte("serviceAccounts: {allowed: [builder]}\n"))
+	policy, wrong := admission.Decode([]byte("serviceAccounts: {allowed: [builder]}\nvolumes: {allowed: [emptyDir]}\n" +
+		"podFields: {allowed: [tolerations]}\n"))
 	require.NoError(t, wrong.Err())
-	require.Equal(t, admission.Policy{ServiceAccounts: []string{"builder"}}, policy)
+	require.Equal(t, admission.Policy{ServiceAccounts: []string{"builder"}, Volumes: []string{"emptyDir"},
+		PodFields: []string{"tolerations"}}, policy)
+	_, wrong = admission.Decode([]byte("podFields: {allowed: [toleration]}\n"))
+	require.ErrorContains(t, wrong.Err(), "is not a field of a pod's spec: did you mean tolerations?")
 	_, wrong = admission.Decode([]byte("serviceAccounts: {allowed: [Builder]}\n"))
 	require.ErrorContains(t, wrong.Err(), "is not the name of a ServiceAccount")
+}
+
+// The annotations by which Kubernetes set AppArmor profiles until 1.30 still count.
+func TestCheckBuild_ReadsOldAnnotationsOfAppArmor(t *testing.T) {
+	t.Parallel()
+	for profile, refused := range map[string]bool{"unconfined": true, "custom/x": true, "runtime/default": false,
+		"localhost/x": false} {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "b"}}
+		job.Spec.Template.Annotations = map[string]string{
+			corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "build": profile}
+		job.Spec.Template.Spec = corev1.PodSpec{AutomountServiceAccountToken: new(bool),
+			Containers: []corev1.Container{{Name: "build", Image: "go"}}}
+		err := admission.Policy{}.CheckBuild(job)
+		if !refused {
+			require.NoError(t, err, profile)
+			continue
+		}
+		require.ErrorContains(t, err, "container build: the annotation "+
+			"container.apparmor.security.beta.kubernetes.io/build is "+profile+" (rule privileged)")
+		require.NoError(t, admission.Policy{Privileged: true}.CheckBuild(job))
+	}
 }

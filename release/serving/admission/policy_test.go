@@ -88,6 +88,15 @@ func TestCheck_RefusesViolations(t *testing.T) {
 				"securityContext.appArmorProfile is Unconfined",
 				"securityContext.seLinuxOptions has a user or a role",
 				"securityContext.seLinuxOptions.type is spc_t (rule privileged)"}},
+		"probe": {reason: "the kubelet asks any host in the network of its node", container: corev1.Container{Name: "app",
+			Image: "x:1", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254"}}},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+				TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1"}}}},
+			broken: []string{"container app: livenessProbe.httpGet.host is set (rule privileged)",
+				"container app: readinessProbe.tcpSocket.host is set (rule privileged)"}},
+		"own probe": {reason: "a probe without a host asks the pod", container: corev1.Container{Name: "app", Image: "x:1",
+			LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}}}},
 		"allowed privileges": {reason: "a party may allow them", policy: admission.Policy{Privileged: true},
 			container: secured(corev1.SecurityContext{Privileged: &yes})},
 

@@ -117,6 +117,9 @@ current.
 {{- if .Values.servings.inAnyNamespace }}
 - --servings-in-any-namespace=true
 {{- end }}
+{{- if .Values.policy }}
+- --release-policy-file=/etc/slipway/policies/releases.yaml
+{{- end }}
 {{- if .Values.servings.policy }}
 - --serving-policy-file=/etc/slipway/policies/servings.yaml
 {{- end }}

@@ -23,9 +23,9 @@ spec:
     metadata:
       labels: {{- merge (fromYaml (include "slipway.labels" $root)) (fromYaml $selector) $v.podLabels | toYaml | nindent 8 }}
       {{- $annotations := deepCopy $v.podAnnotations }}
-      {{- if and (eq $component "worker") (or $root.Values.servings.policy $root.Values.builds.policy) }}
+      {{- if and (eq $component "worker") (or $root.Values.policy $root.Values.servings.policy $root.Values.builds.policy) }}
       {{- /* Read at startup only. */}}
-      {{- $_ := set $annotations "checksum/policies" (list $root.Values.servings.policy $root.Values.builds.policy | toJson | sha256sum) }}
+      {{- $_ := set $annotations "checksum/policies" (list $root.Values.policy $root.Values.servings.policy $root.Values.builds.policy | toJson | sha256sum) }}
       {{- end }}
       {{- with $annotations }}
       annotations: {{- toYaml . | nindent 8 }}
@@ -90,7 +90,7 @@ spec:
         - {name: {{ $folder }}, mountPath: /etc/slipway/{{ $folder }}, readOnly: true}
         {{- end }}
         {{- end }}
-        {{- if and (eq $component "worker") (or $root.Values.servings.policy $root.Values.builds.policy) }}
+        {{- if and (eq $component "worker") (or $root.Values.policy $root.Values.servings.policy $root.Values.builds.policy) }}
         - {name: policies, mountPath: /etc/slipway/policies, readOnly: true}
         {{- end }}
         {{- with $v.extraVolumeMounts }}{{- toYaml . | nindent 8 }}{{- end }}
@@ -104,7 +104,7 @@ spec:
         secret: {secretName: {{ $secret }}, defaultMode: 0440}
       {{- end }}
       {{- end }}
-      {{- if and (eq $component "worker") (or $root.Values.servings.policy $root.Values.builds.policy) }}
+      {{- if and (eq $component "worker") (or $root.Values.policy $root.Values.servings.policy $root.Values.builds.policy) }}
       - name: policies
         configMap: {name: {{ $name }}-policies}
       {{- end }}
