@@ -51,7 +51,8 @@ type onward struct {
 // evil is the attacker's own workflow, whatever type it claims to have.
 func evil(ctx workflow.Context, in onward) error {
 	if !in.Child {
-		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, workflows.QueueEngine), in.Type, in.Input)
+		ctx = workflow.WithWorkflowTaskQueue(ctx, workflows.QueueEngine)
+		return workflow.NewContinueAsNewError(ctx, in.Type, in.Input)
 	}
 	return workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: in.ID,
 		TaskQueue: workflows.QueueEngine}), in.Type, in.Input).Get(ctx, nil)
@@ -303,7 +304,8 @@ func TestPartyWithAnotherPartysQueue_IsUnusable_WhenMadeByKubectl(t *testing.T) 
 	for _, name := range []string{"older", "younger"} {
 		file := filepath.Join(t.TempDir(), name+".yaml")
 		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: slipway.io/v1alpha1\nkind: Party\n"+
-			"metadata: {name: %s, namespace: %s}\nspec: {queue: shared, namespace: %s}\n", name, e.Home, e.Apps), 0o600))
+			"metadata: {name: %s, namespace: %s}\nspec: {queue: shared, namespace: %s}\n", name, e.Home, e.Apps),
+			0o600))
 		e.Kubectl("create", "-f", file)
 		time.Sleep(1100 * time.Millisecond) // creation timestamps have whole seconds
 	}
