@@ -292,7 +292,7 @@ api: http://slipway.example:80/
 		TemporalKeyFile:    "/etc/temporal/key",
 		TemporalServerName: "temporal.example", TemporalAPIKeyFile: "/etc/temporal/api-key",
 		TemporalCodecKeyDir: "/etc/codec", CodecRequire: true,
-		CodecListen:         "0.0.0.0:6", CodecCertFile: "/etc/codec.crt", CodecKeyFile: "/etc/codec.key",
+		CodecListen: "0.0.0.0:6", CodecCertFile: "/etc/codec.crt", CodecKeyFile: "/etc/codec.key",
 		CodecTokenFile: "/etc/codec.token",
 		TemporalUI:     "https://temporal.example/ui", TemporalUIUpstream: "http://temporal-ui:8080",
 		TemporalUIListen: "0.0.0.0:12", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
