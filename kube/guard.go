@@ -136,6 +136,25 @@ func (c Cluster) PutGate(ctx context.Context, configuration *admission.MutatingW
 	return nil
 }
 
+// Gates reads the configurations of the gate's webhooks on a cluster: of one name, or with name "" of all engines.
+func (c Cluster) Gates(ctx context.Context, name string) ([]admission.MutatingWebhookConfiguration, error) {
+	selector := guard.LabelGuard
+	if name != "" {
+		selector += "=" + name
+	}
+	list, err := c.List(ctx, webhookConfigurations, "", selector)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]admission.MutatingWebhookConfiguration, len(list))
+	for i := range list {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // RemoveGate deletes the configuration of the gate's webhook if it exists.
 func (c Cluster) RemoveGate(ctx context.Context, name string) error {
 	client := c.Objects.Resource(webhookConfigurations)

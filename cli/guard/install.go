@@ -204,17 +204,9 @@ func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (complet
 	complete = true
 	table := render.NewTable("KIND", "GUARDED", "VERSION", "FIELDS")
 	for _, kind := range c.kindsOf(i) {
-		guarded, version := "yes", i.Version[kind]
-		switch {
-		case version == "":
-			guarded = "no"
-		case slices.Contains(i.Unbound, kind):
-			guarded = "no: its binding is missing"
-		case slices.Contains(i.Outdated, kind):
-			guarded = "outdated"
-		}
-		complete = complete && guarded == "yes"
-		table.Add(kind, guarded, cmp.Or(version, "-"), cmp.Or(guard.Fields(kind, o), "-"))
+		state := stateOf(i, kind)
+		complete = complete && state == guarded
+		table.Add(kind, state, cmp.Or(i.Version[kind], "-"), cmp.Or(guard.Fields(kind, o), "-"))
 	}
 	a.Printf(a.Out, "%s", table.Flush())
 	switch {
@@ -230,6 +222,22 @@ func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (complet
 		a.Printf(a.Out, "\nRun `slipway guard install` again with the same options.\n")
 	}
 	return complete
+}
+
+// guarded is the state of a kind that an installation guards.
+const guarded = "yes"
+
+// stateOf returns guarded, or why an installation does not guard a kind.
+func stateOf(i guard.Installed, kind string) string {
+	switch {
+	case i.Version[kind] == "":
+		return "no"
+	case slices.Contains(i.Unbound, kind):
+		return "no: its binding is missing"
+	case slices.Contains(i.Outdated, kind):
+		return "outdated"
+	}
+	return guarded
 }
 
 // kindsOf returns the kinds that an installation should guard, and the additional ones that it guards.

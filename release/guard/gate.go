@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/hold"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -145,6 +146,7 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 	out := &admission.MutatingWebhookConfiguration{}
 	out.APIVersion, out.Kind = admission.SchemeGroupVersion.String(), "MutatingWebhookConfiguration"
 	out.Name, out.Labels = o.Name, map[string]string{LabelGuard: o.Name}
+	out.Annotations = map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))}
 	hook := func(name string, match *admission.MatchResources,
 		conditions []admission.MatchCondition) *admission.MutatingWebhook {
 		w := admission.MutatingWebhook{Name: name + ".gate.slipway.io", ClientConfig: client,
