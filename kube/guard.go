@@ -123,13 +123,12 @@ var webhookConfigurations = admission.SchemeGroupVersion.WithResource("mutatingw
 
 // PutGate applies the configuration of the gate's webhook. The API server changes nothing if it is up to date.
 func (c Cluster) PutGate(ctx context.Context, configuration *admission.MutatingWebhookConfiguration) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configuration)
+	object, err := guard.Object(configuration)
 	if err != nil {
 		return err
 	}
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	_, err = c.Objects.Resource(webhookConfigurations).Apply(ctx, configuration.Name,
-		&unstructured.Unstructured{Object: content}, metav1.ApplyOptions{FieldManager: gateManager, Force: true})
+	_, err = c.Objects.Resource(webhookConfigurations).Apply(ctx, configuration.Name, object,
+		metav1.ApplyOptions{FieldManager: gateManager, Force: true})
 	if err != nil {
 		return fmt.Errorf("webhook configuration %s: %w", configuration.Name, err)
 	}

@@ -5,8 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/fx"
@@ -15,6 +13,7 @@ import (
 	"slipway.io/slipway/api/webhook"
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/settings"
+	gates "slipway.io/slipway/release/guard"
 	"slipway.io/slipway/reload"
 	"slipway.io/slipway/store"
 )
@@ -34,9 +33,9 @@ var webhookModule = fx.Module("webhook",
 			}
 			return nil
 		}
-		var source webhook.Source = webhook.SelfSigned{Secrets: p.Store, Now: time.Now}
-		if cert := p.Settings.WebhookCertFile; cert != "" {
-			source = webhook.FromFiles{CertFile: cert, KeyFile: p.Settings.WebhookKeyFile}
+		source, err := webhookSource(p)
+		if err != nil {
+			return err
 		}
 		clients, err := webhookClients(p.Settings.WebhookClientCA)
 		if err != nil {
@@ -56,9 +55,23 @@ type webhookParts struct {
 	Endpoints []webhook.Endpoint `group:"webhooks"`
 }
 
+// webhookSource returns where the certificate of the webhooks comes from. Only a server that registers its webhooks can
+// make one by itself: it also publishes the CA.
+func webhookSource(p webhookParts) (webhook.Source, error) {
+	switch cert := p.Settings.WebhookCertFile; {
+	case cert != "":
+		return webhook.FromFiles{CertFile: cert, KeyFile: p.Settings.WebhookKeyFile}, nil
+	case p.Settings.RegisterWebhooks:
+		return webhook.SelfSigned{Secrets: p.Store, Now: time.Now}, nil
+	}
+	return nil, errors.New("the webhooks have no certificate: set --webhook-cert-file and --webhook-key-file, with a " +
+		"certificate of the CA with which an administrator has registered them (slipway guard install " +
+		"--webhook-ca-file), or let this server make and register it: --register-webhooks")
+}
+
 // newGate returns the gate of this engine.
 func newGate(home *store.Store, config *rest.Config, by string) *guard.Gate {
-	return &guard.Gate{Config: config, Name: "slipway-gate-" + home.Namespace(), Mode: by}
+	return &guard.Gate{Config: config, Name: gates.GateOf(home.Namespace()), Mode: by}
 }
 
 // withdrawGate removes the webhook that an earlier process registered: the API server would call a server that no
@@ -120,7 +133,8 @@ func webhookAddress(s settings.Settings) (webhook.Address, error) {
 	case s.WebhookURL != "":
 		return webhook.Address{URL: s.WebhookURL}, nil
 	case s.WebhookService != "":
-		return serviceAddress(s.WebhookService)
+		service, err := settings.ParseService(s.WebhookService)
+		return webhook.Address{Namespace: service.Namespace, Service: service.Name, Port: service.Port}, err
 	}
 	address, local := webhook.LocalAddress(s.WebhookListen)
 	if !local && s.WebhookListen != "" {
@@ -128,17 +142,4 @@ func webhookAddress(s settings.Settings) (webhook.Address, error) {
 			"it is unknown: set --webhook-url or --webhook-service", s.WebhookListen)
 	}
 	return address, nil
-}
-
-// serviceAddress parses namespace/name or namespace/name:port.
-func serviceAddress(text string) (webhook.Address, error) {
-	text, port, ported := strings.Cut(text, ":")
-	address := webhook.Address{Port: 443}
-	address.Namespace, address.Service, _ = strings.Cut(text, "/")
-	if !ported {
-		return address, nil
-	}
-	n, err := strconv.ParseInt(port, 10, 32)
-	address.Port = int32(n)
-	return address, err
 }

@@ -6,6 +6,7 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/hold"
@@ -138,6 +139,9 @@ const (
 	waitOpen   = 3
 )
 
+// GateOf returns the name of the configuration of the gate's webhooks for the engine of a namespace.
+func GateOf(namespace string) string { return "slipway-gate-" + namespace }
+
 // Webhooks returns the gate for a cluster without mutating policies: the same conditions, and a server that decides.
 // The webhooks match no edit that cannot move a pod, so that workloads can be scaled and edited otherwise while no
 // server runs.
@@ -175,6 +179,16 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 		hook(commandsName+".rollouts", rolloutMatch("/status"), []admission.MatchCondition{o.notTheEngine()})
 	}
 	return out
+}
+
+// Object returns a configuration of webhooks as it is applied.
+func Object(configuration *admission.MutatingWebhookConfiguration) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configuration)
+	if err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return &unstructured.Unstructured{Object: content}, nil
 }
 
 // withDefaults returns the options with the defaults filled in.

@@ -28,6 +28,7 @@ import (
 )
 
 //go:generate go run ../generate guard ../../deploy/guard/policies.yaml
+//go:generate go run ../generate gate ../../deploy/guard/webhooks.yaml
 
 const (
 	// DefaultName is the default prefix of the policies' names.
