@@ -7,6 +7,7 @@ import (
 	"time"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +79,16 @@ func (c Cluster) RolloutsDefinition(ctx context.Context) (exists, ours bool, err
 		return false, false, err
 	}
 	return true, unread || definition.IsOurs(found.GetLabels()), nil
+}
+
+// Definition reads the definition of Rollouts.
+func (c Cluster) Definition(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
+	found, err := c.Objects.Resource(definitions).Get(ctx, definition.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	return crd, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, crd)
 }
 
 // Resources returns the resources of the guard: bindings first, as a policy without a binding has no effect.

@@ -209,7 +209,9 @@ func Rights(manifest []byte, names map[string]string, namespaces ...string) (map
 		case "Role", "ClusterRole":
 			roles = append(roles, o.Role)
 		case "RoleBinding":
-			inNamespaces[o.RoleRef.Name] = len(namespaces) > 0
+			if o.RoleRef.Kind == "ClusterRole" {
+				inNamespaces[o.RoleRef.Name] = len(namespaces) > 0
+			}
 		}
 	}
 	rights := map[string][]Permission{}

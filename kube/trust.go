@@ -15,7 +15,7 @@ import (
 // presents this certificate chain; nil if it does. Without CAs, the client trusts those of this machine. All are in PEM
 // form. A chain that begins with a CA is what the server signs its certificates with: no host is compared then.
 func CheckTrust(cas, presented []byte, host string) error {
-	chain := certificates(presented)
+	chain := Certificates(presented)
 	if len(chain) == 0 {
 		return errors.New("the server has no certificate")
 	}
@@ -25,7 +25,7 @@ func CheckTrust(cas, presented []byte, host string) error {
 	}
 	if len(cas) > 0 {
 		options.Roots = x509.NewCertPool()
-		for _, c := range certificates(cas) {
+		for _, c := range Certificates(cas) {
 			options.Roots.AddCert(c)
 		}
 	}
@@ -50,7 +50,8 @@ func WebhookHost(client admission.WebhookClientConfig) string {
 	return parsed.Hostname()
 }
 
-func certificates(text []byte) (out []*x509.Certificate) {
+// Certificates returns the certificates of a text in PEM form, without those that cannot be read.
+func Certificates(text []byte) (out []*x509.Certificate) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
 			out = append(out, c)

@@ -194,7 +194,7 @@ func WebhookProblems(have, want *admission.MutatingWebhookConfiguration) (proble
 		case !sameWebhook(h, w):
 			problems = append(problems, "its webhook "+w.Name+" is of another version of Slipway")
 		case !sameClient(h.ClientConfig, w.ClientConfig):
-			problems = append(problems, "its webhook "+w.Name+" calls another server: "+clientText(h.ClientConfig))
+			problems = append(problems, "its webhook "+w.Name+" calls another server: "+ClientText(h.ClientConfig))
 		}
 	}
 	return problems
@@ -226,7 +226,8 @@ func sameClient(have, want admission.WebhookClientConfig) bool {
 	return equality.Semantic.DeepEqual(have, want)
 }
 
-func clientText(c admission.WebhookClientConfig) string {
+// ClientText names the address of a webhook.
+func ClientText(c admission.WebhookClientConfig) string {
 	if c.Service != nil {
 		return "Service " + c.Service.Namespace + "/" + c.Service.Name
 	}

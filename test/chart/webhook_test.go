@@ -98,8 +98,10 @@ func TestChartGate_IsMadeWhereNeeded(t *testing.T) {
 			}
 			for _, w := range found.Webhooks {
 				closed := *w.FailurePolicy == admission.Fail
-				marked := w.ObjectSelector != nil && slices.Contains(w.ObjectSelector.MatchExpressions,
-					metav1.LabelSelectorRequirement{Key: gate.Label, Operator: metav1.LabelSelectorOpExists})
+				marked := w.ObjectSelector != nil && slices.ContainsFunc(w.ObjectSelector.MatchExpressions,
+					func(r metav1.LabelSelectorRequirement) bool {
+						return r.Key == gate.Label && r.Operator == metav1.LabelSelectorOpExists
+					})
 				ofRollouts := w.Rules[0].APIGroups[0] == "rollouts.kruise.io"
 				require.Equal(t, closed, marked || ofRollouts, "%s: without a server, only what has marks may be refused",
 					w.Name)
