@@ -208,7 +208,7 @@ func (r rights) waysUpOf(account string) (open []string) {
 	for _, w := range waysUp {
 		for _, g := range all {
 			if w.open(g, all) {
-				open = append(open, w.name+" by "+g.String())
+				open = append(open, w.name+": "+g.String())
 			}
 		}
 	}

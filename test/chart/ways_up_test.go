@@ -137,7 +137,7 @@ func TestByServer_IsAWayUp(t *testing.T) {
 			ways := map[string]bool{}
 			for _, account := range found.accounts() {
 				for _, open := range found.waysUpOf(account) {
-					way, _, _ := strings.Cut(open, " by ")
+					way, _, _ := strings.Cut(open, ": ")
 					ways[way] = true
 					assert.True(t, account == "slipway/slipway-server" || name == "OneAccount",
 						"the account of workers has no way: %s", open)
@@ -232,6 +232,6 @@ func TestWaysUp_LeadOverOtherAccounts(t *testing.T) {
 
 func requireWay(t *testing.T, want string, found []string) {
 	t.Helper()
-	require.True(t, slices.ContainsFunc(found, func(way string) bool { return strings.HasPrefix(way, want+" by ") }),
+	require.True(t, slices.ContainsFunc(found, func(way string) bool { return strings.HasPrefix(way, want+": ") }),
 		"%s: %v", want, found)
 }

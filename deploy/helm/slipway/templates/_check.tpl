@@ -34,7 +34,7 @@
 {{- if and $v.crds.install $v.crds.byServer -}}
 {{- fail "crds.install and crds.byServer both install the definitions: set one of them to false" -}}
 {{- end -}}
-{{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.server.name) -}}
+{{- if and (not $v.serviceAccount.create) $v.serviceAccount.name (not $v.serviceAccount.server.name) -}}
 {{- fail "serviceAccount.create is false: set serviceAccount.server.name to an existing account of its own for servers" -}}
 {{- end -}}
 {{- if eq (include "slipway.serviceAccount" (list . "server")) (include "slipway.serviceAccount" (list . "worker")) -}}
