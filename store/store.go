@@ -219,8 +219,8 @@ func (s *Store) readEngine(ctx context.Context) (workload.Engine, error) {
 			found, err = maps.Get(ctx, engineObject, metav1.GetOptions{})
 		}
 		if apierrors.IsForbidden(err) {
-			return none, failure.New(failure.Forbidden, "%s does not exist, and this account may not create it: start a "+
-				"worker, which creates it (deploy/rbac/centre.yaml)", object)
+			return none, failure.New(failure.Forbidden, "%s does not exist, and this account may not create it: "+
+				"start a worker, which creates it (deploy/rbac/centre.yaml)", object)
 		}
 	}
 	if err != nil {

@@ -101,9 +101,9 @@ func (s *Store) publishConversion(ctx context.Context, client admission.WebhookC
 	return 0, asFailure(err, object)
 }
 
-// CheckConversion reports what is wrong with the conversion of Rollouts that an administrator has installed, for a server
-// at this address, whose certificate chain is in place of the CA. Another working converter is as good as this one: all
-// convert alike. It writes nothing.
+// CheckConversion reports what is wrong with the conversion of Rollouts that an administrator has installed, for a
+// server at this address, whose certificate chain is in place of the CA. Another working converter is as good as this
+// one: all convert alike. It writes nothing.
 func (s *Store) CheckConversion(ctx context.Context, client admission.WebhookClientConfig) (problem string, err error) {
 	object := "definition " + definition.Name
 	crd, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})

@@ -101,12 +101,12 @@ func (c *cluster) gateProblems(ctx context.Context) (problems []string, err erro
 		if len(lacking) == 0 {
 			return nil, nil
 		}
-		problems = append(problems, "the gate "+i.Name+" is incomplete: "+phrase.List(lacking, 3)+": run `slipway guard "+
-			"install` again")
+		problems = append(problems, "the gate "+i.Name+" is incomplete: "+phrase.List(lacking, 3)+": run `slipway "+
+			"guard install` again")
 	}
 	if len(problems) == 0 {
-		problems = []string{"the gate is not installed, so that changes of workloads which Rollouts name are not held: " +
-			byAdministrator}
+		problems = []string{"the gate is not installed, so that changes of workloads which Rollouts name are not " +
+			"held: " + byAdministrator}
 	}
 	return problems, nil
 }

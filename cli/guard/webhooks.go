@@ -78,7 +78,8 @@ func (o webhookOptions) read() (*webhooks, error) {
 	if err != nil {
 		return nil, app.Usagef("--webhook-service: %v", err)
 	}
-	w.client.Service = &admission.ServiceReference{Namespace: service.Namespace, Name: service.Name, Port: &service.Port}
+	w.client.Service = &admission.ServiceReference{Namespace: service.Namespace, Name: service.Name,
+		Port: &service.Port}
 	return w, nil
 }
 
@@ -113,7 +114,8 @@ func (w *webhooks) conversion() (*unstructured.Unstructured, error) {
 	client := w.at(pathConvert)
 	config := &apiextensionsv1.WebhookClientConfig{URL: client.URL, CABundle: client.CABundle}
 	if s := client.Service; s != nil {
-		config.Service = &apiextensionsv1.ServiceReference{Namespace: s.Namespace, Name: s.Name, Path: s.Path, Port: s.Port}
+		config.Service = &apiextensionsv1.ServiceReference{Namespace: s.Namespace, Name: s.Name, Path: s.Path,
+			Port: s.Port}
 	}
 	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
 		Webhook: &apiextensionsv1.WebhookConversion{ClientConfig: config, ConversionReviewVersions: []string{"v1"}}}
@@ -162,8 +164,8 @@ func (c *cluster) registerConversion(ctx context.Context, a *app.App, hooks *web
 	case err != nil:
 		return err
 	case exists && !ours:
-		return failure.New(failure.Refused, "the definition %s belongs to another product: Slipway does not convert its "+
-			"Rollouts", definition.Name)
+		return failure.New(failure.Refused, "the definition %s belongs to another product: Slipway does not convert "+
+			"its Rollouts", definition.Name)
 	}
 	crd, err := hooks.conversion()
 	if err != nil {

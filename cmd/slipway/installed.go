@@ -84,7 +84,8 @@ var installedModule = fx.Module("installed",
 		gate := newGate(home, config, s.Gate)
 		inBackground(lc, func(ctx context.Context) {
 			for ctx.Err() == nil {
-				if problems, err := gate.CheckPolicies(ctx); err == nil { // else /readyz says that the cluster is unreachable
+				// after an error, /readyz says that the cluster is unreachable
+				if problems, err := gate.CheckPolicies(ctx); err == nil {
 					found.set(ctx, "policies", strings.Join(problems, "; "))
 				}
 				_ = pause.For(ctx, installedInterval)

@@ -43,8 +43,8 @@ import (
 )
 
 func runServer(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, rightsModule(serverRights), serverModule, servingControllerModule, kusciaModule,
-		webhookModule, installedModule)
+	return runEngine(ctx, s, homeModule, rightsModule(serverRights), serverModule, servingControllerModule,
+		kusciaModule, webhookModule, installedModule)
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
@@ -59,7 +59,8 @@ func runWorker(ctx context.Context, s settings.Settings) error {
 	if len(s.Parties) > 0 {
 		return runEngine(ctx, s, partyModule, healthModule)
 	}
-	return runEngine(ctx, s, homeModule, rightsModule(centreRights), partyModule, rolloutControllersModule, healthModule)
+	return runEngine(ctx, s, homeModule, rightsModule(centreRights), partyModule, rolloutControllersModule,
+		healthModule)
 }
 
 // runEngine runs these modules until the context ends or one of them fails.

@@ -1,6 +1,6 @@
-// Command generate writes a manifest that is generated from release/: the policies of the guard, the webhooks of the gate,
-// the policies for Rollouts, or the rules in the definition of Rollouts that controller-gen has written. The comment at
-// the head of the file stays.
+// Command generate writes a manifest that is generated from release/: the policies of the guard, the webhooks of the
+// gate, the policies for Rollouts, or the rules in the definition of Rollouts that controller-gen has written. The
+// comment at the head of the file stays.
 package main
 
 import (

@@ -179,8 +179,8 @@ func WebhookIdentities(have *admission.MutatingWebhookConfiguration) (identities
 	return identities
 }
 
-// WebhookProblems returns how a configuration of the gate's webhooks on a cluster differs from the wanted one, except in
-// what an administrator decides: the namespaces, the users whose edits pass, and the CA.
+// WebhookProblems returns how a configuration of the gate's webhooks on a cluster differs from the wanted one, except
+// in what an administrator decides: the namespaces, the users whose edits pass, and the CA.
 func WebhookProblems(have, want *admission.MutatingWebhookConfiguration) (problems []string) {
 	found := map[string]admission.MutatingWebhook{}
 	for _, w := range have.Webhooks {

@@ -129,9 +129,11 @@ func (g granted) may(apiGroups, resources []string, verb func(string) bool) bool
 			return slices.Contains(have, one) || slices.Contains(have, "*")
 		})
 	}
-	return in(g.APIGroups, apiGroups) && in(g.Resources, resources) && slices.ContainsFunc(g.Verbs, func(v string) bool {
-		return v == "*" || verb(v)
-	})
+	return in(g.APIGroups, apiGroups) && in(g.Resources, resources) && g.hasVerb(verb)
+}
+
+func (g granted) hasVerb(verb func(string) bool) bool {
+	return slices.ContainsFunc(g.Verbs, func(v string) bool { return v == "*" || verb(v) })
 }
 
 func groups(names ...string) []string { return names }
@@ -166,7 +168,7 @@ func on(name, group string, verb func(string) bool, resources ...string) way {
 func groupOf(name, group string, verb func(string) bool) way {
 	return way{name, func(g granted, _ []granted) bool {
 		return (slices.Contains(g.APIGroups, group) || slices.Contains(g.APIGroups, "*")) &&
-			slices.ContainsFunc(g.Verbs, func(v string) bool { return v == "*" || verb(v) })
+			g.hasVerb(verb)
 	}}
 }
 
@@ -174,8 +176,9 @@ func groupOf(name, group string, verb func(string) bool) way {
 // (https://kubernetes.io/docs/concepts/security/rbac-good-practices/#privilege-escalation-risks).
 var waysUp = []way{
 	{"everything", func(g granted, _ []granted) bool {
-		return slices.Contains(g.Verbs, "*") || slices.Contains(g.Resources, "*") || slices.Contains(g.APIGroups, "*") ||
-			slices.ContainsFunc(g.Resources, func(r string) bool { return strings.HasPrefix(r, "*/") })
+		all := slices.Concat(g.Verbs, g.Resources, g.APIGroups)
+		return slices.Contains(all, "*") || slices.ContainsFunc(g.Resources,
+			func(r string) bool { return strings.HasPrefix(r, "*/") })
 	}},
 	{"verbs of roles", func(g granted, _ []granted) bool {
 		return slices.ContainsFunc(g.Verbs, verbs("bind", "escalate", "impersonate"))

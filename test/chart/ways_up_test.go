@@ -32,7 +32,8 @@ func partyManifests(t testing.TB) []*unstructured.Unstructured {
 }
 
 // asAccount returns manifests with one account as the subject of all bindings.
-func asAccount(t testing.TB, namespace, name string, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+func asAccount(t testing.TB, namespace, name string,
+	objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	t.Helper()
 	for _, o := range objects {
 		if strings.HasSuffix(o.GetKind(), "RoleBinding") {
@@ -63,10 +64,12 @@ func TestAccounts_HaveNoWayUp(t *testing.T) {
 		"ChartOfOlderCluster": func(t *testing.T) []*unstructured.Unstructured {
 			return render(t, "--set", "rollouts.enabled=true", "--kube-version", "1.33.0")
 		},
-		"ChartWithEverything": func(t *testing.T) []*unstructured.Unstructured { return render(t, sets["Everything"]...) },
-		"ChartOfParty":        func(t *testing.T) []*unstructured.Unstructured { return render(t, sets["Party"]...) },
-		"Party":               func(t *testing.T) []*unstructured.Unstructured { return partyManifests(t) },
-		"ServersAndWorkers":   func(t *testing.T) []*unstructured.Unstructured { return centreManifests(t) },
+		"ChartWithEverything": func(t *testing.T) []*unstructured.Unstructured {
+			return render(t, sets["Everything"]...)
+		},
+		"ChartOfParty":      func(t *testing.T) []*unstructured.Unstructured { return render(t, sets["Party"]...) },
+		"Party":             func(t *testing.T) []*unstructured.Unstructured { return partyManifests(t) },
+		"ServersAndWorkers": func(t *testing.T) []*unstructured.Unstructured { return centreManifests(t) },
 		// docker-compose.yml and `slipway dev` with one account, without the switches of TestByServer_IsAWayUp
 		"OneAccount": func(t *testing.T) []*unstructured.Unstructured {
 			return asAccount(t, "slipway", "slipway", centreManifests(t))
@@ -111,7 +114,8 @@ func TestReleases_AreLimitedToNamespaces(t *testing.T) {
 				if g.namespace != "" || !slices.ContainsFunc(g.Verbs, alters) {
 					continue
 				}
-				assert.Equal(t, []string{"appimages"}, g.Resources, "%s %s: %s, of a kind without namespaces", name, account, g)
+				assert.Equal(t, []string{"appimages"}, g.Resources, "%s %s: %s, of a kind without namespaces",
+					name, account, g)
 			}
 		}
 	}
@@ -128,7 +132,8 @@ func TestByServer_IsAWayUp(t *testing.T) {
 			[]string{"admission", "definitions", "tokens by Secrets"}},
 		"Definitions": {render(t, "--set", "crds.install=false,crds.byServer=true,watchNamespaces={shop}"),
 			[]string{"admission", "definitions"}},
-		"OneAccount": {asAccount(t, "slipway", "slipway", append(centreManifests(t), manifests(t, "by-server.yaml")...)),
+		"OneAccount": {asAccount(t, "slipway", "slipway", append(centreManifests(t),
+			manifests(t, "by-server.yaml")...)),
 			[]string{"admission", "definitions", "tokens by Secrets"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,8 +176,9 @@ func TestWaysUp_AreFound(t *testing.T) {
 			"admission"},
 		"NamedWebhook": {rule("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "patch",
 			"slipway-gate-slipway"), "", "admission"},
-		"Policy":       {rule("admissionregistration.k8s.io", "mutatingadmissionpolicies", "patch"), "", "admission"},
-		"Binding":      {rule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "delete"), "", "admission"},
+		"Policy": {rule("admissionregistration.k8s.io", "mutatingadmissionpolicies", "patch"), "", "admission"},
+		"Binding": {rule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "delete"), "",
+			"admission"},
 		"Conversion":   {rule("apiextensions.k8s.io", "customresourcedefinitions", "update"), "", "definitions"},
 		"Aggregated":   {rule("apiregistration.k8s.io", "apiservices", "patch"), "", "API servers"},
 		"Certificate":  {rule("certificates.k8s.io", "certificatesigningrequests", "create"), "", "certificates"},

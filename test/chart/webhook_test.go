@@ -81,13 +81,15 @@ func TestChartGate_IsMadeWhereNeeded(t *testing.T) {
 		args []string
 		made bool
 	}{
-		"Older":           {older, true},
-		"OlderWithPolicy": {append(slices.Clone(older), "--api-versions", "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"), false},
-		"Newer":           {append(slices.Clone(older), "--kube-version", "1.36.0"), false},
-		"ByChoice":        {append(slices.Clone(older), "--kube-version", "1.36.0", "--set", "rollouts.gate=webhook"), true},
-		"Off":             {append(slices.Clone(older), "--set", "rollouts.gate=off"), false},
-		"ByServer":        {append(slices.Clone(older), "--set", "rbac.byServer=true"), false},
-		"NoRollouts":      {[]string{"--kube-version", "1.33.0"}, false},
+		"Older": {older, true},
+		"OlderWithPolicy": {append(slices.Clone(older), "--api-versions",
+			"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"), false},
+		"Newer": {append(slices.Clone(older), "--kube-version", "1.36.0"), false},
+		"ByChoice": {append(slices.Clone(older), "--kube-version", "1.36.0", "--set", "rollouts.gate=webhook"),
+			true},
+		"Off":        {append(slices.Clone(older), "--set", "rollouts.gate=off"), false},
+		"ByServer":   {append(slices.Clone(older), "--set", "rbac.byServer=true"), false},
+		"NoRollouts": {[]string{"--kube-version", "1.33.0"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,8 +105,8 @@ func TestChartGate_IsMadeWhereNeeded(t *testing.T) {
 						return r.Key == gate.Label && r.Operator == metav1.LabelSelectorOpExists
 					})
 				ofRollouts := w.Rules[0].APIGroups[0] == "rollouts.kruise.io"
-				require.Equal(t, closed, marked || ofRollouts, "%s: without a server, only what has marks may be refused",
-					w.Name)
+				require.Equal(t, closed, marked || ofRollouts, "%s: without a server, only what has marks may be "+
+					"refused", w.Name)
 			}
 		})
 	}
@@ -121,8 +123,9 @@ func TestChartCertificate(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	require.NoError(t, kube.CheckTrust([]byte(entry("ca.crt")), []byte(entry("tls.crt")), "slipway-webhook.slipway.svc"))
-	require.Error(t, kube.CheckTrust([]byte(entry("ca.crt")), []byte(entry("tls.crt")), "other.slipway.svc"))
+	ca, certificate := []byte(entry("ca.crt")), []byte(entry("tls.crt"))
+	require.NoError(t, kube.CheckTrust(ca, certificate, "slipway-webhook.slipway.svc"))
+	require.Error(t, kube.CheckTrust(ca, certificate, "other.slipway.svc"))
 	require.Equal(t, entry("ca.crt"), conversionCA(t, objects))
 	require.Equal(t, entry("ca.crt"), string(gateOf(t, objects).Webhooks[0].ClientConfig.CABundle))
 	server := find(t, objects, "Deployment", "slipway-server")
@@ -235,8 +238,8 @@ func (w *webhookTest) create(stack harness.Stack, namespace, name string, labels
 	require.NoError(w.t, json.Unmarshal([]byte(text), &object.Object))
 	object.SetName(name)
 	object.SetLabels(labels)
-	_, err := stack.Dynamic(w.t).Resource(harness.Deployment.GVR).Namespace(namespace).Create(context.Background(), object,
-		metav1.CreateOptions{})
+	_, err := stack.Dynamic(w.t).Resource(harness.Deployment.GVR).Namespace(namespace).Create(context.Background(),
+		object, metav1.CreateOptions{})
 	require.NoError(w.t, err)
 }
 
