@@ -4,7 +4,7 @@ BIN := $(CURDIR)/.dev/bin
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down status demo test test-race test-long test-soak bench lint generate release clean
+.PHONY: help build up down status demo test test-race test-long test-soak bench lint vulncheck generate release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ bench: ## run the benchmarks, in parts of an hour at most, and print the figures
 
 lint: ## check format, vet, linters, import rules, determinism of the workflows
 	@deploy/dev/lint.sh
+
+vulncheck: ## look for known vulnerabilities in what slipway calls (reaches vuln.go.dev, or the copy that GOVULNDB names)
+	@deploy/dev/vulncheck.sh
 
 generate: ## write the generated code: API server and client, custom resource definitions
 	@deploy/dev/build.sh tools

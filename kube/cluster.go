@@ -4,7 +4,9 @@ package kube
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -194,6 +196,19 @@ func Configure(config *rest.Config, o Options) *rest.Config {
 	}
 	config.Wrap(reviewRefusals)
 	return config
+}
+
+// namespaceFile has the namespace of the pod in which a process runs.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// PodNamespace returns the namespace of this pod in the cluster that Connect finds; "" if the process runs outside of
+// that cluster.
+func PodNamespace(o Options) string {
+	if _, err := rest.InClusterConfig(); err != nil || o.Kubeconfig != "" || o.Context != "" {
+		return ""
+	}
+	text, _ := os.ReadFile(namespaceFile) // every pod with an account has it
+	return strings.TrimSpace(string(text))
 }
 
 func find(o Options) (*rest.Config, error) {

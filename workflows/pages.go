@@ -67,29 +67,29 @@ func (p *page) latest(history []audit.Entry) {
 	p.printf("\nLatest decisions:\n\n")
 	for i := len(history) - 1; i >= 0 && i >= len(history)-maxDetailDecisions; i-- {
 		d := history[i]
-		p.printf("* %s `%s` by %s (%s): **%s** — %s\n",
-			phrase.Time(d.At), d.Verb, cell(d.Actor, 60), cell(d.Via, maxVia), d.Outcome, cell(d.Message, maxDetailCell))
+		p.printf("* %s %s by %s (%s): **%s** — %s\n",
+			phrase.Time(d.At), code(string(d.Verb), 60), phrase.Inert(d.Actor, 60), phrase.Inert(d.Via, maxVia),
+			d.Outcome, phrase.Inert(d.Message, maxDetailCell))
 	}
 }
 
-// cellEscaper escapes what would end a row or a cell of a table.
-var cellEscaper = strings.NewReplacer("\n", " ", "|", "\\|")
+// code shows text of users as code, on one line.
+func code(text string, most int) string {
+	return "`" + phrase.Line(strings.ReplaceAll(text, "`", "'"), most) + "`"
+}
 
-// cell keeps text on one line of a table and truncates it to most bytes.
-func cell(text string, most int) string { return phrase.Cut(cellEscaper.Replace(text), most) }
-
-// prose is cell for a sentence that may contain a command outside of code: the UI's Markdown would turn two dashes into
-// one.
+// prose is phrase.Inert for a sentence that may contain a command outside of code: the UI's Markdown would turn two
+// dashes into one.
 func prose(text string, most int) string {
-	return strings.ReplaceAll(cell(text, most), "--", `\-\-`)
+	return strings.ReplaceAll(phrase.Inert(text, most), "--", `\-\-`)
 }
 
 // taskDetails is the page of a task.
 func taskDetails(t plan.Task, now time.Time) string {
 	p := &page{}
-	p.printf("## %s — plan %s\n\n%s\n\n", t.State, t.Plan, cell(t.Reason, 600))
+	p.printf("## %s — plan %s\n\n%s\n\n", t.State, t.Plan, phrase.Inert(t.Reason, 600))
 	if t.Comment != "" {
-		p.printf("_%s_\n\n", cell(t.Comment, 300))
+		p.printf("_%s_\n\n", phrase.Inert(t.Comment, 300))
 	}
 	p.services(t.Services)
 	p.taskVerbs(t)
@@ -105,7 +105,7 @@ func (p *page) services(services []plan.ServiceStatus) {
 	for _, s := range services {
 		counts[s.State]++
 		row := fmt.Sprintf("| %s | %s %s | %d | %s | %s |\n",
-			s.ServiceID, s.Deployment, s.Method, s.Priority, s.State, cell(s.Reason, maxDetailCell))
+			s.ServiceID, s.Deployment, s.Method, s.Priority, s.State, phrase.Inert(s.Reason, maxDetailCell))
 		switch s.State {
 		case plan.ItemRunning, plan.ItemFailed:
 			now = append(now, row)
@@ -160,10 +160,10 @@ func (p *page) taskVerbs(t plan.Task) {
 // itemDetails is the page of one service's release.
 func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool) string {
 	p := &page{}
-	p.printf("## %s — %s service %s\n\n%s\n\n", s.State, s.Deployment, s.ServiceID, cell(s.Reason, 600))
+	p.printf("## %s — %s service %s\n\n%s\n\n", s.State, s.Deployment, s.ServiceID, phrase.Inert(s.Reason, 600))
 	rows := phrase.Each(s.Workloads, func(w plan.WorkloadStatus) string {
 		return fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State,
-			cell(w.Message, maxDetailCell))
+			phrase.Inert(w.Message, maxDetailCell))
 	})
 	p.table("workload | state | what", rows)
 	rolling := slices.ContainsFunc(s.Workloads, func(w plan.WorkloadStatus) bool {
@@ -209,7 +209,7 @@ func rolloutDetails(s rollout.Status, now time.Time) string {
 		p.printf("# %s\n\n", outcomeTitles[s.Phase])
 	}
 	p.printf("## %s — %s %s/%s (%s, %s)\n\n%s\n\n",
-		s.Phase, s.WorkloadRef.Kind, s.Namespace, s.WorkloadRef.Name, s.Style, s.Party, cell(s.Reason, 500))
+		s.Phase, s.WorkloadRef.Kind, s.Namespace, s.WorkloadRef.Name, s.Style, s.Party, phrase.Inert(s.Reason, 500))
 	if w := s.WaitingFor; w != nil {
 		what, until := string(w.Kind), ""
 		if s.Phase == rollout.PhaseFailed {
@@ -251,7 +251,7 @@ func (p *page) steps(s rollout.Status) {
 			traffic = fmt.Sprintf("%d matches", len(step.Matches))
 		}
 		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s | %s |\n",
-			step.Index, cell(step.Replicas.String(), 20), traffic, step.Pause, step.State))
+			step.Index, phrase.Inert(step.Replicas.String(), 20), traffic, step.Pause, step.State))
 	}
 	p.table("step | pods | traffic | pause | state", rows)
 	p.more(len(s.Steps) - len(rows))
@@ -322,7 +322,7 @@ func (p *page) servingVerbs(in serving.Input, m *serving.Machine) {
 	}
 	before := ""
 	if w.Party != "" {
-		before = ", before party " + cell(w.Party, 100) + " begins"
+		before = ", before party " + phrase.Inert(w.Party, 100) + " begins"
 	}
 	p.printf("Waits for **%s** since %s%s.\n\n", w.Kind, phrase.Time(w.Since.Time), before)
 	p.printf("**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
@@ -362,7 +362,7 @@ func (p *page) parties(in serving.Input, m *serving.Machine) {
 		if !s.Since.IsZero() {
 			since = phrase.Time(s.Since)
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", cell(party.Name(), 60), does, since,
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", phrase.Inert(party.Name(), 60), does, since,
 			prose(s.Problem, maxDetailCell/2)))
 	}
 	p.printf("%d parties, %d of them done.\n\n", len(in.Parties), len(in.Parties)-len(rows))
@@ -373,7 +373,7 @@ func (p *page) parties(in serving.Input, m *serving.Machine) {
 func (p *page) toDo(in serving.Input, m *serving.Machine) {
 	var steps []string
 	for i, party := range in.Parties {
-		name := cell(party.Name(), 60)
+		name := phrase.Inert(party.Name(), 60)
 		switch s := m.PartyProgress(i); {
 		case s.WorkerUnreachable:
 			steps = append(steps, "start a worker of party "+name+": "+workerOf(party))

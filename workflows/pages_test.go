@@ -2,13 +2,17 @@ package workflows
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -102,5 +106,28 @@ func TestWorkerOf(t *testing.T) {
 		"her-own":                                "one that polls queue `her-own`",
 	} {
 		require.Equal(t, want, workerOf(serving.PartyTarget{Domain: "alice", Queue: queue}))
+	}
+}
+
+// What users write can't add links, images or HTML to a page of Temporal's UI, or end a line of it.
+func TestPages_EscapeTextOfUsers(t *testing.T) {
+	t.Parallel()
+	const evil = "![x](https://evil.example/x.png) [approve](https://evil.example) <img src=x> " +
+		"<https://evil.example>\n# Approved\n`code` wWw.evil.example"
+	entry := audit.Entry{At: detailsNoon, Actor: evil, Via: evil, Verb: audit.Verb("`" + evil), Outcome: audit.Refused,
+		Message: evil}
+	s := rollout.Status{Reason: evil, History: []audit.Entry{entry}}
+	task := plan.Task{Comment: evil, Reason: evil, History: []audit.Entry{entry}}
+	in := operationOn(serving.KindUpdate, "alice")
+	m := serving.NewMachine(in, detailsNoon)
+	m.Failed(0, serving.StepPrepare, evil, detailsNoon)
+	m.Refuse(serving.Command{Verb: audit.Verb(evil), Actor: evil}, evil, detailsNoon)
+	for name, page := range map[string]string{"rollout": rolloutDetails(s, detailsNoon),
+		"task": taskDetails(task, detailsNoon), "serving": servingDetails(in, m)} {
+		text := regexp.MustCompile("`[^`]*`").ReplaceAllString(strings.ReplaceAll(page, "\\`", ""), "") // without code
+		for _, mark := range []string{"![", " [approve](", "<img", "<https", "://", "wWw.evil", "\n# Approved"} {
+			require.NotContains(t, text, mark, name)
+		}
+		require.Contains(t, page, "evil.example", name)
 	}
 }

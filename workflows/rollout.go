@@ -13,6 +13,7 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
@@ -267,7 +268,7 @@ func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
 
 func validateStopTo(to rollout.StopTo) error {
 	if !slices.Contains(rollout.StopTos, to) {
-		return fmt.Errorf("to is %q: it is stable, new or frozen", cell(string(to), maxVerb))
+		return fmt.Errorf("to is %q: it is stable, new or frozen", phrase.Line(string(to), maxVerb))
 	}
 	return nil
 }
@@ -349,7 +350,7 @@ func (r *rolloutRun) completeLocally(ctx workflow.Context, request rollout.Compl
 // options adds an action's summary. A stopped activity must end before the next begins, unless it only asks: two
 // writers of one workload would overwrite each other.
 func options(o workflow.ActivityOptions, a machine.Action) workflow.ActivityOptions {
-	o.Summary, o.WaitForCancellation = cell(a.Summary, maxSummary), !a.Asks()
+	o.Summary, o.WaitForCancellation = phrase.Inert(a.Summary, maxSummary), !a.Asks()
 	return o
 }
 

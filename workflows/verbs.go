@@ -79,7 +79,7 @@ type envelope[C any] struct {
 
 // readSignal reads a signal. An unknown or unreadable one is refused in the record, since a signal has no response.
 func (m menu[C]) readSignal(s *signal) *envelope[C] {
-	verb := audit.Verb(cell(s.SignalName, maxVerb))
+	verb := audit.Verb(phrase.Line(s.SignalName, maxVerb))
 	e := &envelope[C]{}
 	if slices.ContainsFunc(m.verbs, func(v menuEntry) bool { return string(v.name) == s.SignalName }) {
 		var err error

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -195,30 +198,60 @@ func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRe
 	return page, nil
 }
 
-// observe writes observations of parties' workers into the status of a serving, if they are new.
-func (a *Activities) observe(ctx context.Context, in serving.ObserveRequest) error {
-	err := a.updateServing(ctx, in.ID, "", "observe", func(kd *kuscia.KusciaDeployment) error {
-		if !serving.Observe(kd, in.Observations, in.At) {
+// observe writes observations of parties' workers into the status of a serving, if they are new. reporter is the ID of
+// the workflow that has them; those of a party with another queue are Refused.
+func (a *Activities) observe(ctx context.Context, in serving.ObserveRequest, reporter string) error {
+	queues, err := a.queuesOf(ctx, in.Observations)
+	if err != nil {
+		return err
+	}
+	var foreign []string
+	err = a.updateServing(ctx, in.ID, "", "observe", func(kd *kuscia.KusciaDeployment) error {
+		var own []serving.Observation
+		own, foreign = serving.OwnObservations(kd, in.Observations, queues, reporter)
+		if !serving.Observe(kd, own, in.At) {
 			return errUnchanged
 		}
 		return nil
 	})
+	if err == nil && len(foreign) > 0 {
+		return failure.New(failure.Refused, "the report of %s by %s was ignored: another queue is theirs",
+			strings.Join(foreign, ", "), reporter)
+	}
 	return failure.Ignore(err, failure.NotFound) // observations of a deleted serving are dropped
+}
+
+// queuesOf returns the queues of the observed domains, "" for one that is unknown or can't be used.
+func (a *Activities) queuesOf(ctx context.Context, observations []serving.Observation) (map[string]string, error) {
+	queues := map[string]string{}
+	for _, o := range observations {
+		if _, read := queues[o.Domain]; read || catalog.ValidParty(o.Domain) != nil {
+			continue
+		}
+		queue, _, err := a.store.Queue(ctx, o.Domain)
+		if failure.Ignore(err, failure.Refused) != nil {
+			return nil, err
+		}
+		queues[o.Domain] = queue
+	}
+	return queues, nil
 }
 
 // maxStatusWrites is how many statuses are written concurrently.
 const maxStatusWrites = 8
 
 // ObserveServings writes observations of many servings; it returns those that could not be written. It fails, to be
-// retried, while the home cluster is unreachable.
+// retried, while the home cluster is unreachable. The ID of the workflow that calls it says whose they are: Temporal
+// names it, not the caller.
 func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult,
 	error) {
+	reporter := activity.GetInfo(ctx).WorkflowExecution.ID
 	failed := make([]error, len(in.Servings))
 	var writing errgroup.Group
 	writing.SetLimit(maxStatusWrites)
 	for i := range in.Servings {
 		writing.Go(func() error {
-			failed[i] = a.observe(ctx, in.Servings[i])
+			failed[i] = a.observe(ctx, in.Servings[i], reporter)
 			return nil
 		})
 	}

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -19,6 +22,7 @@ import (
 	"slipway.io/slipway/release/instant"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/test/harness"
 )
@@ -34,6 +38,7 @@ func operationOn(kd *kuscia.KusciaDeployment, kind, run string) serving.NoteRequ
 func TestServingStatus_FollowsOperations(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
+	putAlice(t, store)
 	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
 	kd := newServing(t, store)
 	id := kd.Name
@@ -106,6 +111,7 @@ func TestServingStatus_FollowsOperations(t *testing.T) {
 func TestServingStatus_IsObservedAtOperationEnd(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
+	putAlice(t, store)
 	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
 	kd := newServing(t, store)
 	at := time.Now()
@@ -285,11 +291,62 @@ func TestBeginServing_Repeated_SurvivesNewerSpec(t *testing.T) {
 	require.True(t, other.Outdated, "an operation that has not begun yields to the newer spec")
 }
 
-// observe writes an observation into the status of a serving.
+// A worker of bob's queue reports about alice's Deployment: that changes nothing, while alice's own report does.
+func TestObserveServings_IgnoresReportsOfAnotherQueue(t *testing.T) {
+	t.Parallel()
+	store, ctx := newStore(t), testContext(t)
+	putAlice(t, store)
+	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
+	kd := newServing(t, store)
+	seen := serving.Observation{ID: kd.Name, UID: string(kd.UID), Domain: "alice", Deployment: kd.Name,
+		Snapshot: serving.DeploymentSnapshot{ObservedDeployment: serving.ObservedDeployment{DeploymentUID: "d",
+			Replicas: 1}, AvailableReplicas: 1}}
+	about := []serving.ObserveRequest{{ID: kd.Name, At: time.Now(), Observations: []serving.Observation{seen}}}
+	report := func(queue string) serving.ObserveManyResult {
+		return report(t, activities, serving.StatusesWorkflowID(queue), about...)
+	}
+	statuses := func() map[string]map[string]kuscia.PartyDeploymentStatus {
+		now, err := store.GetServing(ctx, kd.Name)
+		require.NoError(t, err)
+		return now.Status.PartyDeploymentStatuses
+	}
+	forged := report("slipway.party.bob")
+	require.Len(t, forged.Unwritten, 1)
+	require.True(t, forged.Unwritten[0].Final, "it is logged, and not repeated")
+	require.Contains(t, forged.Unwritten[0].Message,
+		"the report of alice/"+kd.Name+" by serving-statuses/slipway.party.bob")
+	require.Empty(t, statuses())
+	require.Empty(t, report("slipway.party.alice").Unwritten)
+	require.EqualValues(t, 1, statuses()["alice"][kd.Name].AvailableReplicas)
+}
+
+// putAlice registers the party "alice", with the queue of her name.
+func putAlice(t *testing.T, store *store.Store) {
+	t.Helper()
+	_, _, err := store.PutParty(testContext(t), "alice", v1alpha1.PartySpec{})
+	require.NoError(t, err)
+}
+
+// observe writes observations of alice's workers into the status of a serving.
 func observe(t *testing.T, activities *centre.Activities, in serving.ObserveRequest) {
 	t.Helper()
-	result, err := activities.ObserveServings(testContext(t),
-		serving.ObserveManyRequest{Servings: []serving.ObserveRequest{in}})
-	require.NoError(t, err)
-	require.Empty(t, result.Unwritten)
+	require.Empty(t, report(t, activities, serving.StatusesWorkflowID("slipway.party.alice"), in).Unwritten)
+}
+
+// report has a workflow with this ID write observations.
+func report(t *testing.T, activities *centre.Activities, workflowID string,
+	in ...serving.ObserveRequest) (result serving.ObserveManyResult) {
+	t.Helper()
+	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflowID})
+	env.RegisterActivity(activities.ObserveServings)
+	env.ExecuteWorkflow(func(ctx workflow.Context) (result serving.ObserveManyResult, err error) {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		err = workflow.ExecuteActivity(ctx, activities.ObserveServings,
+			serving.ObserveManyRequest{Servings: in}).Get(ctx, &result)
+		return result, err
+	})
+	require.NoError(t, env.GetWorkflowResult(&result))
+	return result
 }

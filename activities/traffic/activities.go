@@ -19,12 +19,17 @@ import (
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/traffic"
 )
 
 // Options configure the activities. The zero value is usable.
 type Options struct {
 	// Namespaces are the namespaces that this worker serves; empty: all.
 	Namespaces []string
+	// Reach limits which objects releases route by, and whose scripts they use.
+	Reach traffic.Reach
+	// ScriptsNamespace is the worker's own namespace, whose scripts are the administrator's; "" if it has none.
+	ScriptsNamespace string
 	// Sandbox is the command that runs one script; empty: this program with scriptbox.Argument.
 	Sandbox []string
 	// ListenFor is how long one attempt waits for endpoints before it frees its worker slot; default 10 s.
@@ -49,9 +54,9 @@ type Activities struct {
 	// removed are the UIDs of objects that this process recently deleted or restored, so that the drift detector
 	// ignores the change.
 	removed *lru.Cache
-	// canaryCache caches, for a moment, the canary Ingresses of a namespace that no release made, referenceCache the
-	// scripts in the ConfigMap that Kruise Rollouts reads.
-	canaryCache, referenceCache recent.Cache
+	// canaryCache caches, for a moment, the canary Ingresses of a namespace that no release made, scriptsCache the
+	// administrator's scripts.
+	canaryCache, scriptsCache recent.Cache
 }
 
 // maxRemoved is how many such UIDs are kept, until the watch delivers the change.
@@ -64,6 +69,9 @@ func New(client kube.Typed, objects dynamic.Interface, options Options) (*Activi
 		cmp.Or(options.Logger, slog.Default())
 	if len(options.Parties) == 0 {
 		options.Parties = []string{catalog.DefaultParty}
+	}
+	if slices.Contains(options.Namespaces, options.ScriptsNamespace) {
+		options.ScriptsNamespace = "" // a namespace of workloads is its tenants'
 	}
 	scripts, err := scriptbox.NewRunner(options.Sandbox)
 	if err != nil {

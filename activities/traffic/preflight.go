@@ -118,8 +118,11 @@ func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCan
 	return nil
 }
 
-// job checks the permissions and the routing of a job. The error may be a refusal of the field.
+// job checks the kinds, the permissions and the routing of a job. The error may be a refusal of the field.
 func (c *check) job(ctx context.Context, j job, field string, steps []stepTraffic) error {
+	if err := c.a.checkReach(ctx, j); err != nil {
+		return err
+	}
 	switch lacking, err := c.lackingPermissions(ctx, j); {
 	case err != nil:
 		return err
@@ -155,7 +158,7 @@ func (c *check) routing(ctx context.Context, j job, field string, steps []stepTr
 	}
 	for _, s := range steps {
 		j.asks = s.traffic
-		_, err := c.a.eachRoute(ctx, j, func(r route) (bool, error) { return false, r.try() })
+		_, err := c.a.eachRoute(ctx, j, func(r route) (bool, error) { return false, r.try(inPreflight) })
 		at := s.fieldOf(s.traffic)
 		var refused *scriptRefusal
 		if errors.As(err, &refused) && refused.field != "" && at != c.root+".trafficRoutingRef" {
@@ -240,7 +243,7 @@ func (c *check) lackingPermissions(ctx context.Context, j job) (string, error) {
 			kube.Needs(corev1.SchemeGroupVersion.WithResource("pods"), j.namespace, "list"),
 			kube.Needs(endpointSlices, j.namespace, "list"))
 	}
-	if j.routing.HTTPRoute == "" {
+	if j.routing.HTTPRoute == "" && c.a.options.Reach.ReadsScriptsOf(j.namespace) {
 		scripts := kube.Needs(configMaps.gvr, j.namespace, "get")
 		// the only ConfigMap that is read, so the permission may be limited to it
 		scripts[0].Name = traffic.ScriptsConfigMap

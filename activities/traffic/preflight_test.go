@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	routing "slipway.io/slipway/release/rollout/traffic"
 )
 
 const deploymentYAML = `
@@ -229,11 +230,12 @@ func TestPreflight_WarnsAboutMissingWatchPermissions(t *testing.T) {
 	require.Empty(t, b.found(w.routing, weight(20)).Notices, "nothing to report")
 }
 
-// TestNamespaceScript_OverridesBuiltIn: a script in the workload's namespace replaces the built-in one, its refusal
-// names the step's field, and a script error names the line.
+// TestNamespaceScript_OverridesBuiltIn: where the worker allows it, a script in the workload's namespace replaces the
+// built-in one, its refusal names the step's field, and a script error names the line.
 func TestNamespaceScript_OverridesBuiltIn(t *testing.T) {
 	b, w := newBench(t), ways["ingress"]
 	b.set(w)
+	b.use(b.config, traffic.Options{Reach: routing.Reach{TenantScripts: []string{b.namespace}}})
 	b.apply(deploymentYAML)
 	_, err := b.kube.CoreV1().ConfigMaps(b.namespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "slipway-traffic-scripts"},

@@ -104,10 +104,11 @@ func (d *DriftDetector) watchRoutesOf(h drift.Holding) error {
 	return nil
 }
 
-// watchFoundKind starts a watch for a kind that was looked up. It ignores a kind that the cluster does not have.
+// watchFoundKind starts a watch for a kind that was looked up. It ignores a kind that the cluster does not have, and
+// one that no release changes.
 func (d *DriftDetector) watchFoundKind(k kind, err error) error {
 	var f *failure.Error
-	if err == nil {
+	if err == nil && k.identity().Forbidden() == "" {
 		d.watchKind(routingKind(k))
 	}
 	if errors.As(err, &f) {

@@ -39,11 +39,26 @@ type route struct {
 	// failure.Refused.
 	initialise func() error
 	// try checks without writing whether the route can do what the job asks; it fails with failure.Refused.
-	try func() error
+	try func(trial) error
 	// ensure changes the route to what the job asks.
 	ensure func() (bool, error)
 	// finalise restores or removes the object.
 	finalise func() (bool, error)
+}
+
+// trial is how a route is tried: absent makes the error if the object does not exist, hand returns who changes an
+// object with this holder.
+type trial struct {
+	absent func(place) error
+	hand   func(holder string) traffic.Claimant
+}
+
+// inPreflight tries a route before the release starts.
+var inPreflight = trial{notFoundError, preflightHand}
+
+// atStep tries the job's routes before its writes.
+func (j job) atStep() trial {
+	return trial{deletedError, func(string) traffic.Claimant { return j.hand }}
 }
 
 // jobs returns the routings of a request.
@@ -113,6 +128,9 @@ func (a *Activities) restore(ctx context.Context, p place, h traffic.Claimant) (
 	if err != nil || live == nil {
 		return false, err
 	}
+	if restorable, err := checkRestorable(p, live, h); !restorable {
+		return false, err
+	}
 	b, err := traffic.ReadBorrowed(p.String(), live, p.borrows)
 	if err != nil {
 		return false, err
@@ -176,7 +194,7 @@ func (a *Activities) routes(ctx context.Context, j job) ([]route, error) {
 			if refused != nil {
 				return refused
 			}
-			return a.attemptBorrow(ctx, at, traffic.HTTPRoute(j.pair, strategy.Traffic{}))
+			return a.attemptBorrow(ctx, at, inPreflight, traffic.HTTPRoute(j.pair, strategy.Traffic{}))
 		})}, nil
 	}
 	var out []route
@@ -187,17 +205,17 @@ func (a *Activities) routes(ctx context.Context, j job) ([]route, error) {
 		}
 		at, script := k.at(j.namespace, ref.Name), traffic.CustomScript(ref)
 		derive := func(original traffic.Object) (traffic.Object, []string, error) {
-			raw, name, err := a.evaluate(ctx, j, script, traffic.CustomInput(original, j.pair, j.asks))
+			raw, found, err := a.evaluate(ctx, j, script, traffic.CustomInput(original, j.pair, j.asks))
 			if err != nil {
 				return nil, nil, err
 			}
-			return traffic.Custom(name, raw)(original)
+			return traffic.Custom(found, raw)(original)
 		}
 		out = append(out, a.borrowedRoute(ctx, at, j.hand, derive, func() error {
 			if _, err := a.existing(ctx, at, notFoundError); err != nil {
 				return err
 			}
-			_, _, err := a.source(ctx, j.namespace, script)
+			_, err := a.script(ctx, j.namespace, script)
 			return err
 		}))
 	}
@@ -208,7 +226,7 @@ func (a *Activities) routes(ctx context.Context, j job) ([]route, error) {
 func (a *Activities) borrowedRoute(ctx context.Context, at place, hand traffic.Claimant, derive derivation,
 	initialise func() error) route {
 	return route{place: at, initialise: initialise,
-		try:      func() error { return a.attemptBorrow(ctx, at, derive) },
+		try:      func(t trial) error { return a.attemptBorrow(ctx, at, t, derive) },
 		ensure:   func() (bool, error) { return a.borrow(ctx, at, hand, derive) },
 		finalise: func() (bool, error) { return a.restore(ctx, at, hand) }}
 }
@@ -274,12 +292,12 @@ func (a *Activities) canaryIngress(ctx context.Context, j job) route {
 		if err != nil {
 			return nil, err
 		}
-		raw, name, err := a.evaluate(ctx, j, traffic.IngressScript(class),
+		raw, found, err := a.evaluate(ctx, j, traffic.IngressScript(class),
 			traffic.IngressInput(live, class, j.pair, j.asks))
 		if err != nil {
 			return nil, err
 		}
-		annotations, err := traffic.IngressOutput(name, raw)
+		annotations, err := traffic.IngressOutput(found, live, raw)
 		if err != nil {
 			return nil, err
 		}
@@ -292,8 +310,8 @@ func (a *Activities) canaryIngress(ctx context.Context, j job) route {
 			}
 			return a.checkCreatable(ctx, canary)
 		},
-		try: func() error {
-			_, err := desired(notFoundError)
+		try: func(t trial) error {
+			_, err := desired(t.absent)
 			return err
 		},
 		ensure: func() (bool, error) {
@@ -319,7 +337,7 @@ func (a *Activities) checkIngress(ctx context.Context, j job, stable place) erro
 	if _, err := traffic.CanaryIngress(live, j.pair, nil, j.version); err != nil {
 		return err
 	}
-	if _, _, err := a.source(ctx, j.namespace, traffic.IngressScript(j.routing.Ingress.Class)); err != nil {
+	if _, err := a.script(ctx, j.namespace, traffic.IngressScript(j.routing.Ingress.Class)); err != nil {
 		return err
 	}
 	return a.checkNoOtherCanary(ctx, j, live)
@@ -378,12 +396,12 @@ func preflightHand(holder string) traffic.Claimant {
 }
 
 // attemptBorrow decides what borrow would write, without writing it.
-func (a *Activities) attemptBorrow(ctx context.Context, p place, derive derivation) error {
-	b, err := a.borrowed(ctx, p, notFoundError)
+func (a *Activities) attemptBorrow(ctx context.Context, p place, t trial, derive derivation) error {
+	b, err := a.borrowed(ctx, p, t.absent)
 	if err != nil {
 		return err
 	}
-	_, err = b.PlanWrite(preflightHand(b.Holder()), derive)
+	_, err = b.PlanWrite(t.hand(b.Holder()), derive)
 	return err
 }
 

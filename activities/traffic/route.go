@@ -34,6 +34,8 @@ type routeJob struct {
 	req rollout.RouteRequest
 	// pauses counts the pauses between two reads.
 	pauses int
+	// tried is true once the scripts have been tried.
+	tried bool
 	// noPods is the time since which a Service has no pod at all; zero while it has some.
 	noPods time.Time
 	// message describes the traffic after the change.
@@ -105,7 +107,7 @@ func (t *routeJob) result() rollout.RouteResult {
 // Reconcile makes the changes that are missing; a further round then checks whether they are in effect.
 func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	ctx = kube.WithReadCache(ctx) // the parts read the same Services, scripts and routes
-	if err := t.checkClaim(ctx); err != nil {
+	if err := t.checkAllowed(ctx); err != nil {
 		return attempt.Next{}, err
 	}
 	message, err := actions[t.req.Action](ctx, t)
@@ -125,14 +127,32 @@ func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	return attempt.Next{}, err
 }
 
+// makes reports whether the request changes routes, instead of restoring them.
+func (t *routeJob) makes() bool {
+	return t.req.Action == rollout.RoutePin || t.req.Action == rollout.RouteEnsure ||
+		t.req.Action == rollout.RouteToNew
+}
+
+// checkAllowed checks, before the first write, that the rollout may change the routes. What it has borrowed may always
+// be restored.
+func (t *routeJob) checkAllowed(ctx context.Context) error {
+	if !t.makes() {
+		return nil
+	}
+	for _, j := range jobs(t.req) {
+		if err := t.noteWrite(false, t.a.checkReach(ctx, j)); err != nil {
+			return err
+		}
+	}
+	return t.checkClaim(ctx)
+}
+
 // checkClaim makes sure that the rollout still holds its workload before it overwrites changes by other clients. A user
 // who restores the workload by hand, or with slipway repair, deletes objects whose own marks can no longer show that.
 func (t *routeJob) checkClaim(ctx context.Context) error {
-	makes := t.req.Action == rollout.RoutePin || t.req.Action == rollout.RouteEnsure ||
-		t.req.Action == rollout.RouteToNew
 	// not a TrafficRouting's
 	own := rollout.WorkflowID(t.req.Workload.PartyOrDefault(), t.req.Workload.Namespace, t.req.Name)
-	if !t.req.Overwrite || !makes || t.a.options.Repairing || workload.ParseHolder(t.req.Claim).WorkflowID != own {
+	if !t.req.Overwrite || t.a.options.Repairing || workload.ParseHolder(t.req.Claim).WorkflowID != own {
 		return nil
 	}
 	claimed, err := t.a.workload(ctx, t.req.Subject)
@@ -309,6 +329,9 @@ func (t *routeJob) servedUnlessEmpty(ctx context.Context, service place) error {
 
 // ensureRoutes implements RouteEnsure and RouteToNew, whose jobs ask for all requests.
 func ensureRoutes(ctx context.Context, t *routeJob) (string, error) {
+	if err := t.tryScripts(ctx); err != nil {
+		return "", err
+	}
 	if _, err := t.eachService(func(j job) (string, error) {
 		if err := t.noteWrite(t.a.canaryService(ctx, j)); err != nil || !sendsRequests(j.asks) {
 			return "", err

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/traffic/scriptbox"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/reference"
@@ -27,44 +30,71 @@ func (r *scriptRefusal) Error() string { return r.err.Error() }
 
 func (r *scriptRefusal) Unwrap() error { return r.err }
 
-// evaluate runs a script, the user's or else the built-in one. It returns the script's output and its name for
-// messages. It fails with failure.Refused if there is no script, if it fails, or (as a scriptRefusal) if it refuses
-// what is asked.
+// evaluate runs a script, the user's or else the built-in one. It returns the script's output and the script. It fails
+// with failure.Refused if there is no script, if it fails, or (as a scriptRefusal) if it refuses what is asked.
 func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, input traffic.Object) (json.RawMessage,
-	string, error) {
-	source, name, err := a.source(ctx, j.namespace, s)
+	traffic.FoundScript, error) {
+	script, err := a.script(ctx, j.namespace, s)
 	if err != nil {
-		return nil, "", err
+		return nil, script, err
 	}
 	raw, err := json.Marshal(input)
 	if err != nil {
-		return nil, name, err
+		return nil, script, err
 	}
 	run := a.scripts.Run
-	if source == s.BuiltIn() {
+	if script.BuiltIn {
 		run = scriptbox.RunInProcess
 	}
-	answer, err := run(ctx, sandbox.Request{Script: name, Source: source, Input: raw})
+	answer, err := run(ctx, sandbox.Request{Script: script.Name, Source: script.Source, Input: raw})
 	switch {
 	case err != nil:
-		return nil, name, err
+		return nil, script, err
 	case answer.Refusal != nil:
-		return nil, name, &scriptRefusal{answer.Refusal.Field,
+		return nil, script, &scriptRefusal{answer.Refusal.Field,
 			failure.New(failure.Refused, "%s", answer.Refusal.Reason)}
 	case answer.Trouble != nil:
-		return nil, name, failure.New(failure.Refused, "%s", answer.Trouble.Message(name))
+		return nil, script, failure.New(failure.Refused, "%s", answer.Trouble.Message(script.Name))
 	default:
-		return answer.Output, name, nil
+		return answer.Output, script, nil
 	}
 }
 
-// referenceCacheTime is how long the scripts of readReference are cached.
-const referenceCacheTime = 5 * time.Second
+// scriptsCacheTime is how long the administrator's scripts are cached.
+const scriptsCacheTime = 5 * time.Second
 
-// readReference reads the scripts in the ConfigMap that Kruise Rollouts reads. They apply to all releases in the
-// cluster. Without permission there are none.
-func (a *Activities) readReference(ctx context.Context) (map[string]string, error) {
-	found, err := a.get(ctx, configMaps.at(reference.Namespace, reference.Scripts))
+// scriptsRef is the ConfigMap with the scripts of a namespace.
+func scriptsRef(namespace string) kube.Ref {
+	return configMaps.at(namespace, traffic.ScriptsConfigMap).Ref
+}
+
+// kruiseScripts is the ConfigMap that Kruise Rollouts reads. Its scripts apply to all releases in the cluster.
+var kruiseScripts = configMaps.at(reference.Namespace, reference.Scripts).Ref
+
+// administratorsConfigMaps returns the ConfigMaps with the administrator's scripts, the first to be used first.
+func (a *Activities) administratorsConfigMaps() []kube.Ref {
+	if a.options.ScriptsNamespace == "" {
+		return []kube.Ref{kruiseScripts}
+	}
+	return []kube.Ref{scriptsRef(a.options.ScriptsNamespace), kruiseScripts}
+}
+
+// administratorsScript returns the first script of this key in the administrator's ConfigMaps, false if there is none.
+func (a *Activities) administratorsScript(ctx context.Context, key string, in ...kube.Ref) (traffic.FoundScript, bool,
+	error) {
+	for _, ref := range in {
+		scripts, err := recent.Get(ctx, &a.scriptsCache, ref.Namespace+"/"+ref.Name, scriptsCacheTime,
+			func(ctx context.Context) (map[string]string, error) { return a.readScripts(ctx, ref) })
+		if scripts[key] != "" || err != nil {
+			return traffic.FoundScript{Name: scriptName(ref, key), Source: scripts[key]}, err == nil, err
+		}
+	}
+	return traffic.FoundScript{}, false, nil
+}
+
+// readScripts reads the scripts in a ConfigMap. Without permission there are none.
+func (a *Activities) readScripts(ctx context.Context, in kube.Ref) (map[string]string, error) {
+	found, err := a.get(ctx, place{Ref: in})
 	if apierrors.IsForbidden(err) {
 		return nil, nil
 	}
@@ -75,29 +105,70 @@ func (a *Activities) readReference(ctx context.Context) (map[string]string, erro
 	return data, nil
 }
 
-// source returns the text of a script and its name for messages.
-func (a *Activities) source(ctx context.Context, namespace string, s traffic.Script) (source, name string, err error) {
-	scripts, err := a.get(ctx, configMaps.at(namespace, traffic.ScriptsConfigMap))
+// scriptName names a script of a ConfigMap in messages.
+func scriptName(in kube.Ref, key string) string {
+	return fmt.Sprintf("%s of ConfigMap %s/%s", key, in.Namespace, in.Name)
+}
+
+// tenantScript returns a script from the namespace of a workload, false if it has none. Where such scripts are not
+// used, the permission to read them is not needed.
+func (a *Activities) tenantScript(ctx context.Context, namespace, key string) (traffic.FoundScript, bool, error) {
+	in := scriptsRef(namespace)
+	script := traffic.FoundScript{Name: scriptName(in, key), Tenant: true}
+	if namespace == a.options.ScriptsNamespace {
+		return script, false, nil // they are the administrator's
+	}
+	found, err := a.get(ctx, place{Ref: in})
+	if apierrors.IsForbidden(err) && !a.options.Reach.ReadsScriptsOf(namespace) {
+		return script, false, nil
+	}
 	if err != nil {
-		return "", "", err
+		return script, false, err
 	}
-	if own, found, _ := unstructured.NestedString(scripts, "data", s.Key); found {
-		return own, fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, namespace, traffic.ScriptsConfigMap), nil
+	source, there, _ := unstructured.NestedString(found, "data", key)
+	script.Source = source
+	return script, there, nil
+}
+
+// script finds a script. It fails with failure.Refused if there is none, or if the namespace of the workload has one
+// that this worker does not use: another script would route requests in another way than its author expects.
+func (a *Activities) script(ctx context.Context, namespace string, s traffic.Script) (traffic.FoundScript, error) {
+	own, found, err := a.tenantScript(ctx, namespace, s.Key)
+	switch {
+	case err != nil:
+		return own, err
+	case found && !a.options.Reach.ReadsScriptsOf(namespace):
+		return own, failure.New(failure.Refused, "%s", a.unusedScript(namespace, own.Name))
+	case found:
+		return own, nil
 	}
-	builtIn := s.BuiltIn()
-	if s.ReferenceFirst || builtIn == "" {
-		shared, err := recent.Get(ctx, &a.referenceCache, "scripts", referenceCacheTime, a.readReference)
-		if err != nil {
-			return "", "", err
-		}
-		if shared[s.Key] != "" {
-			return shared[s.Key], fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, reference.Namespace, reference.Scripts), nil
-		}
+	builtIn := traffic.FoundScript{Name: s.File + ".lua (built in)", Source: s.BuiltIn(), BuiltIn: true}
+	first := a.administratorsConfigMaps()
+	if builtIn.Source != "" && !s.ReferenceFirst {
+		first = slices.DeleteFunc(first, func(in kube.Ref) bool { return in == kruiseScripts })
 	}
-	if builtIn != "" {
-		return builtIn, s.File + ".lua (built in)", nil
+	if script, found, err := a.administratorsScript(ctx, s.Key, first...); found || err != nil {
+		return script, err
 	}
-	return "", "", failure.New(failure.Refused, "there is no script %s: write it in ConfigMap %s/%s, or in %s/%s, if "+
-		"this party's worker may read that; built-in classes of Ingress are %s", s.Key, namespace,
-		traffic.ScriptsConfigMap, reference.Namespace, reference.Scripts, traffic.Classes)
+	if builtIn.Source != "" {
+		return builtIn, nil
+	}
+	return builtIn, failure.New(failure.Refused, "there is no script %s: the administrator of this party's worker can "+
+		"write it in %s; built-in classes of Ingress are %s", s.Key, a.whereToWrite(), traffic.Classes)
+}
+
+// unusedScript explains why a script from the namespace of a workload is not used.
+func (a *Activities) unusedScript(namespace, name string) string {
+	return fmt.Sprintf("script %s is not used, since this party's worker uses no scripts of the namespace %s: ask its "+
+		"administrator for %s %s, or for the script in %s, and remove it here", name, namespace,
+		traffic.FlagTenantScripts, namespace, a.whereToWrite())
+}
+
+// whereToWrite names the administrator's ConfigMaps.
+func (a *Activities) whereToWrite() string {
+	var names []string
+	for _, in := range a.administratorsConfigMaps() {
+		names = append(names, in.Namespace+"/"+in.Name)
+	}
+	return "ConfigMap " + strings.Join(names, " or ")
 }

@@ -28,8 +28,9 @@ func scriptsIn(namespace, name, key string) runtime.Object {
 		Data:       map[string]string{key: "return nil"}}
 }
 
-// A script in the workload's namespace comes first. A script in the ConfigMap of Kruise Rollouts has the same
-// precedence as there: before the built-in one for a class of Ingress, after it for a custom object.
+// A script in the workload's namespace comes first, where the worker uses those, then one in the worker's own
+// namespace. A script in the ConfigMap of Kruise Rollouts has the same precedence as there: before the built-in one for
+// a class of Ingress, after it for a custom object.
 func TestScriptSource_Precedence(t *testing.T) {
 	t.Parallel()
 	const own, shared = "slipway-traffic-scripts", "kruise-rollout-configuration"
@@ -48,9 +49,15 @@ func TestScriptSource_Precedence(t *testing.T) {
 		{"the cluster's script comes before a built-in class", nginx,
 			[]runtime.Object{scriptsIn("kruise-rollout", shared, nginx.Key)},
 			nginx.Key + " of ConfigMap kruise-rollout/" + shared},
-		{"the namespace's comes before both", nginx,
-			[]runtime.Object{scriptsIn("kruise-rollout", shared, nginx.Key), scriptsIn("shop", own, nginx.Key)},
-			nginx.Key + " of ConfigMap shop/" + own},
+		{"the namespace's comes before all", nginx,
+			[]runtime.Object{scriptsIn("kruise-rollout", shared, nginx.Key), scriptsIn("shop", own, nginx.Key),
+				scriptsIn("slipway", own, nginx.Key)}, nginx.Key + " of ConfigMap shop/" + own},
+		{"the worker's own namespace comes before the cluster's", nginx,
+			[]runtime.Object{scriptsIn("kruise-rollout", shared, nginx.Key), scriptsIn("slipway", own, nginx.Key)},
+			nginx.Key + " of ConfigMap slipway/" + own},
+		{"and before a built-in kind", virtualService,
+			[]runtime.Object{scriptsIn("slipway", own, virtualService.Key)},
+			virtualService.Key + " of ConfigMap slipway/" + own},
 		{"a class of the cluster's own", edge, []runtime.Object{scriptsIn("kruise-rollout", shared, edge.Key)},
 			edge.Key + " of ConfigMap kruise-rollout/" + shared},
 		{"a kind of the cluster's own", proxy, []runtime.Object{scriptsIn("kruise-rollout", shared, proxy.Key)},
@@ -60,12 +67,75 @@ func TestScriptSource_Precedence(t *testing.T) {
 		{"another namespace's script is not used", edge,
 			[]runtime.Object{scriptsIn("cart", own, edge.Key), scriptsIn("shop", shared, edge.Key)}, ""},
 	} {
-		a := &Activities{cluster: kube.NewCluster(fake.NewClientset(),
-			dynamicfake.NewSimpleDynamicClient(scheme.Scheme, c.objects...), nil)}
-		_, name, err := a.source(context.Background(), "shop", c.script)
+		a := scriptsOf(Options{Reach: traffic.Reach{TenantScripts: []string{"shop"}}, ScriptsNamespace: "slipway"},
+			c.objects...)
+		found, err := a.script(context.Background(), "shop", c.script)
+		name := found.Name
+		if err != nil {
+			name = ""
+		}
 		require.Equal(t, c.want, name, c.reason)
 		require.Equal(t, c.want == "", failure.Is(err, failure.Refused), "%s: %v", c.reason, err)
 	}
+}
+
+// scriptsOf returns the activities of a cluster with these objects.
+func scriptsOf(o Options, objects ...runtime.Object) *Activities {
+	return &Activities{options: o, cluster: kube.NewCluster(fake.NewClientset(),
+		dynamicfake.NewSimpleDynamicClient(scheme.Scheme, objects...), nil)}
+}
+
+// A script that the worker does not use is never replaced by another one in silence.
+func TestScriptSource_RefusesTenantScript_ByDefault(t *testing.T) {
+	t.Parallel()
+	nginx := traffic.IngressScript("nginx")
+	objects := []runtime.Object{scriptsIn("shop", traffic.ScriptsConfigMap, nginx.Key),
+		scriptsIn("slipway", traffic.ScriptsConfigMap, nginx.Key)}
+	for _, allowed := range [][]string{nil, {"bank"}} {
+		a := scriptsOf(Options{Reach: traffic.Reach{TenantScripts: allowed}, ScriptsNamespace: "slipway"}, objects...)
+		_, err := a.script(context.Background(), "shop", nginx)
+		require.True(t, failure.Is(err, failure.Refused), "%v", err)
+		require.ErrorContains(t, err, nginx.Key+" of ConfigMap shop/slipway-traffic-scripts is not used")
+		require.ErrorContains(t, err, "--tenant-scripts shop")
+		require.ErrorContains(t, err, "ConfigMap slipway/slipway-traffic-scripts or "+
+			"kruise-rollout/kruise-rollout-configuration")
+		found, err := a.script(context.Background(), "cart", nginx)
+		require.NoError(t, err, "a namespace without scripts of its own")
+		require.False(t, found.Tenant)
+	}
+	found, err := scriptsOf(Options{ScriptsNamespace: "shop"}, objects...).script(context.Background(), "shop", nginx)
+	require.NoError(t, err)
+	require.False(t, found.Tenant, "a workload beside the worker: the scripts are the administrator's")
+}
+
+// Whoever may write ConfigMaps in a namespace of workloads is a tenant, also where the worker's pod is.
+func TestScriptsNamespace_IsNoneOfTheWorkloads(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	objects := dynamicfake.NewSimpleDynamicClient(scheme.Scheme,
+		scriptsIn("shop", traffic.ScriptsConfigMap, traffic.IngressScript("edge").Key))
+	a, err := New(client, objects, Options{Namespaces: []string{"shop", "bank"}, ScriptsNamespace: "shop"})
+	require.NoError(t, err)
+	for namespace, want := range map[string]string{"shop": "--tenant-scripts shop", "bank": "there is no script"} {
+		_, err := a.script(context.Background(), namespace, traffic.IngressScript("edge"))
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// Without permission to read what it would not use, a worker goes on.
+func TestScriptSource_IsBuiltIn_WhenTenantScriptsAreForbidden(t *testing.T) {
+	t.Parallel()
+	objects := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
+	objects.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "any", nil)
+	})
+	a := &Activities{cluster: kube.NewCluster(fake.NewClientset(), objects, nil)}
+	found, err := a.script(context.Background(), "shop", traffic.IngressScript("nginx"))
+	require.NoError(t, err)
+	require.True(t, found.BuiltIn)
+	a.options.Reach.TenantScripts = []string{"shop"}
+	_, err = a.script(context.Background(), "shop", traffic.IngressScript("nginx"))
+	require.True(t, apierrors.IsForbidden(err), "a script that it would use may be there: %v", err)
 }
 
 func TestScriptSource_IsBuiltIn_WhenReferenceIsForbidden(t *testing.T) {
@@ -79,9 +149,9 @@ func TestScriptSource_IsBuiltIn_WhenReferenceIsForbidden(t *testing.T) {
 			"kruise-rollout-configuration", nil)
 	})
 	a := &Activities{cluster: kube.NewCluster(fake.NewClientset(), objects, nil)}
-	_, name, err := a.source(context.Background(), "shop", traffic.IngressScript("nginx"))
+	found, err := a.script(context.Background(), "shop", traffic.IngressScript("nginx"))
 	require.NoError(t, err)
-	require.Equal(t, "nginx.lua (built in)", name)
+	require.Equal(t, "nginx.lua (built in)", found.Name)
 }
 
 func TestHTTPRoutes_UseBestServedVersion(t *testing.T) {

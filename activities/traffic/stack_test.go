@@ -242,6 +242,8 @@ var gvrs = map[string]schema.GroupVersionResource{
 	"HTTPRoute":       {Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"},
 	"VirtualService":  {Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"},
 	"DestinationRule": {Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"},
+	"HTTPProxy":       {Group: "projectcontour.io", Version: "v1", Resource: "httpproxies"},
+	"ApisixRoute":     {Group: "apisix.apache.org", Version: "v2", Resource: "apisixroutes"},
 	"Deployment":      {Group: "apps", Version: "v1", Resource: "deployments"},
 }
 

@@ -312,7 +312,7 @@ func outline(document plan.Document) string {
 func (x *taskStart) details() string {
 	intro := fmt.Sprintf("Task `%s` executes plan **%s**: %s.\n\n", x.ID, x.plan, outline(x.snapshot.Document))
 	if comment := x.snapshot.Document.Comment; comment != "" {
-		intro += fmt.Sprintf("> %s\n\n", phrase.Line(comment, 300))
+		intro += fmt.Sprintf("> %s\n\n", phrase.Inert(comment, 300))
 	}
 	var waves []string
 	for _, wave := range x.snapshot.Document.Waves() {

@@ -349,7 +349,7 @@ func (s *rolloutStart) input() workflows.RolloutInput {
 func (s *rolloutStart) details() string {
 	spec := s.request.Spec
 	intro := fmt.Sprintf("Rollout `%s` releases %s **%s** in namespace %s: %s.\n\n", s.key.name, spec.WorkloadRef.Kind,
-		spec.WorkloadRef.Name, s.key.namespace, s.machineRequest().Outline())
+		spec.WorkloadRef.Name, s.key.namespace, phrase.Inert(s.machineRequest().Outline(), 300))
 	var steps []string
 	for _, step := range spec.Strategy.Steps {
 		steps = append(steps, stepOutline(step))

@@ -293,7 +293,8 @@ func (s *Start) Details(intro string, parts []string, name, signals string) stri
 	b.WriteString(intro)
 	asked := s.Written.Spec
 	if asked.Actor != "" || asked.Reason != "" {
-		fmt.Fprintf(&b, "Requested by %s: %s\n\n", cmp.Or(asked.Actor, "-"), cmp.Or(phrase.Cut(asked.Reason, 300), "-"))
+		fmt.Fprintf(&b, "Requested by %s: %s\n\n", phrase.Inert(cmp.Or(asked.Actor, "-"), 100),
+			phrase.Inert(cmp.Or(asked.Reason, "-"), 300))
 	}
 	for i, part := range parts[:min(len(parts), maxDetailLines)] {
 		fmt.Fprintf(&b, "%d. %s\n", i+1, part)
@@ -310,7 +311,7 @@ func (s *Start) Details(intro string, parts []string, name, signals string) stri
 // to the place that shows what the workflow waits for.
 func Summary(text string) string {
 	const most, where = 200, " (what it waits for: see User Metadata)"
-	return phrase.Cut(text, most-len(where)) + where
+	return phrase.Inert(text, most-len(where)) + where
 }
 
 // NeverOpens refuses times that never allow a beginning from now on: the release would wait forever. whose begins the

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/cli/app"
@@ -112,12 +110,11 @@ func explain(verb string, err error) error {
 func parseKinds(names []string) ([]traffic.Kind, error) {
 	var out []traffic.Kind
 	for _, name := range names {
-		r := schema.ParseGroupResource(name)
-		if r.Group == "" || r.Resource == "" || strings.ToLower(name) != name {
-			return nil, app.Usagef("--object %s is not a custom resource: use RESOURCE.GROUP, such as "+
-				"virtualservices.networking.istio.io", name)
+		kind, err := traffic.ParseKind(name)
+		if err != nil {
+			return nil, app.Usagef("--object %v", err)
 		}
-		out = append(out, traffic.CustomKind(r.Group, r.Resource))
+		out = append(out, kind)
 	}
 	return out, nil
 }

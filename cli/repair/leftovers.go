@@ -33,6 +33,8 @@ type leftovers struct {
 	// template is the digest of the live pod template, live the template itself.
 	template string
 	live     map[string]any
+	// recover is the text of rollout.AnnotationRecover.
+	recover string
 	// edited is true if another client changed the template since the last completed step.
 	edited bool
 }
@@ -72,7 +74,7 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 		return l, fmt.Errorf("cannot read %s: %w", w, err)
 	}
 	annotations := object.GetAnnotations()
-	l.claim = annotations[workload.AnnotationClaimedBy]
+	l.claim, l.recover = annotations[workload.AnnotationClaimedBy], annotations[rollout.AnnotationRecover]
 	text := rollout.SavedOn(object.GetLabels(), annotations)
 	there := text != ""
 	switch {
@@ -89,8 +91,9 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 	}
 	saved, err := pods.ReadSaved(w.WorkloadRef, text)
 	if err != nil {
-		return l, fmt.Errorf("%s: cannot read its annotation %s (%w): restore the workload manually, following its "+
-			"annotation %s", w, workload.AnnotationRollout, err, rollout.AnnotationRecover)
+		return l, fmt.Errorf("%s: cannot read its annotation %s (%w): restore the workload manually; its "+
+			"annotation %s shows how, but read each command before you run it: clients that may edit the workload may "+
+			"have changed it", w, workload.AnnotationRollout, err, rollout.AnnotationRecover)
 	}
 	l.saved = *saved
 	l.live, _, _ = unstructured.NestedMap(object.Object, "spec", "template")

@@ -140,6 +140,10 @@ func describe(a *app.App, w leftovers, moves []rollout.FinalMove, to rollout.Sid
 		a.Printf(a.Err, "warning: another client changed its pod template since the last step; --to new rolls out "+
 			"that template, --to stable discards it\n")
 	}
+	if w.recover != "" && w.recover != rollout.RecoverText(s, w.workload) {
+		a.Printf(a.Err, "warning: the commands in its annotation %s are not those of this version of slipway: another "+
+			"client may have changed them; do not run them\n", rollout.AnnotationRecover)
+	}
 	if s.TrafficRouting != "" {
 		a.Printf(a.Err, "note: the routes of TrafficRouting %s are shared with other rollouts; they remain unchanged "+
 			"until the engine restores them\n", render.OneLine(s.TrafficRouting))

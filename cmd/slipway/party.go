@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
+	routing "slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/worker"
@@ -57,8 +59,31 @@ func newBounded(config *rest.Config) (kube.Typed, error) {
 
 func newTraffic(p partyParts) (*traffic.Activities, error) {
 	parties, _ := servedParties(p.Settings)
+	reach, err := trafficReach(p.Settings)
+	if err != nil {
+		return nil, err
+	}
 	return traffic.New(p.Typed, p.Objects, traffic.Options{Namespaces: p.Settings.WatchNamespaces, Parties: parties,
-		Logger: p.Log})
+		Reach: reach, ScriptsNamespace: ownNamespace(p.Settings), Logger: p.Log})
+}
+
+// trafficReach returns what the releases of this worker may route by.
+func trafficReach(s settings.Settings) (routing.Reach, error) {
+	reach := routing.Reach{TenantScripts: s.TenantScripts}
+	for _, name := range s.TrafficKinds {
+		kind, err := routing.ParseKind(name)
+		if err != nil {
+			return reach, err
+		}
+		reach.Kinds = append(reach.Kinds, kind)
+	}
+	return reach, nil
+}
+
+// ownNamespace returns the namespace of this worker in the cluster that it releases in: that of its pod, or that of the
+// engine outside of a cluster.
+func ownNamespace(s settings.Settings) string {
+	return cmp.Or(kube.PodNamespace(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context}), s.Namespace)
 }
 
 func newWorkloads(p partyParts, routes *traffic.Activities, packages *partysource.Activities) *workload.Activities {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the programs of the local stack into .dev/bin, and only the missing ones.
 #
-#   deploy/dev/build.sh [stack|slipway|tools|compose|gitops|s3|helm|release]…     (default: stack)
+#   deploy/dev/build.sh [stack|slipway|tools|compose|gitops|s3|helm|release|vulncheck]…     (default: stack)
 #
 # A binary is kept as long as its sources don't change. If a program of the control plane already exists, in the folder
 # that KUBEBUILDER_ASSETS names (as controller-runtime's envtest reads it) or on PATH, and has the minor version that is
@@ -83,6 +83,8 @@ s3_binaries() { echo "versitygw s3 github.com/versity/versitygw/cmd/versitygw"; 
 
 # What makes the SBOM of a release.
 release_binaries() { echo "cyclonedx-gomod release github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod"; }
+
+vulncheck_binaries() { echo "govulncheck release golang.org/x/vuln/cmd/govulncheck"; }
 
 # Helm, which installs the chart in its tests.
 helm_binaries() { echo "helm helm helm.sh/helm/v4/cmd/helm"; }

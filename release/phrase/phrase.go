@@ -3,6 +3,7 @@ package phrase
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -51,6 +52,24 @@ func Cut(text string, most int) string {
 
 // Line is Cut for a text that it makes one line first.
 func Line(text string, most int) string { return Cut(strings.Join(strings.Fields(text), " "), most) }
+
+// markdownEscaper escapes the characters that have a meaning in Markdown.
+var markdownEscaper = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "[", "\\[",
+	"]", "\\]")
+
+// Markdown returns a text as one line of Markdown, in which it has no links, images, HTML or code.
+func Markdown(text string) string {
+	return markdownEscaper.Replace(strings.Join(strings.Fields(text), " "))
+}
+
+// addresses match what Temporal's UI makes links of: the colon of "https://", the "www" of "www.".
+var addresses = regexp.MustCompile(`(?i)(:)(//)|(www)(\.)`)
+
+// Inert is Markdown for text of users on a page that others read, truncated to most bytes: addresses have a word joiner
+// inserted, so that they don't become links.
+func Inert(text string, most int) string {
+	return Cut(addresses.ReplaceAllString(Markdown(text), "$1$3\u2060$2$4"), most)
+}
 
 // Each returns the text of each element of a list.
 func Each[T any](list []T, text func(T) string) []string {

@@ -54,6 +54,15 @@ func TestCut(t *testing.T) {
 	})
 }
 
+func TestInert(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "deploys order (2 of 3) for li@example.org",
+		Inert("deploys order (2 of 3) for\nli@example.org", 99))
+	require.Equal(t, "!\\[x\\](HTTP:\u2060//a.example) Www\u2060.b.example &lt;img> \\`c\\`",
+		Inert("![x](HTTP://a.example) Www.b.example <img> `c`", 99))
+	require.Equal(t, "12…", Inert("123456", 5))
+}
+
 func TestEach(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"1", "2"}, Each([]int{1, 2}, strconv.Itoa))

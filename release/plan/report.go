@@ -142,14 +142,8 @@ func row(cells ...any) string {
 	return b.String() + "|"
 }
 
-// markdownEscaper escapes the characters that have a meaning in Markdown.
-var markdownEscaper = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "[", "\\[",
-	"]", "\\]")
-
 // escape returns a text as one line of Markdown.
-func escape(parts ...any) string {
-	return markdownEscaper.Replace(strings.Join(strings.Fields(fmt.Sprint(parts...)), " "))
-}
+func escape(parts ...any) string { return phrase.Markdown(fmt.Sprint(parts...)) }
 
 func until(end *time.Time) string {
 	if end == nil {

@@ -81,6 +81,13 @@ func WorkflowPrefix(id string) string { return "serving/" + id + "/" }
 // StatusesWorkflowID returns the ID of the workflow that writes the observations of a queue's workers to the statuses.
 func StatusesWorkflowID(queue string) string { return "serving-statuses/" + queue }
 
+// ReportsFor reports whether the workflow with an ID writes what the workers of a queue observe; none does for "".
+func ReportsFor(workflowID, queue string) bool {
+	check := CheckWorkflowID(queue, nil)
+	return queue != "" && (workflowID == StatusesWorkflowID(queue) || workflowID == check ||
+		strings.HasPrefix(workflowID, check+"/"))
+}
+
 // The kinds of operations on a serving.
 const (
 	KindCreate   = "create"

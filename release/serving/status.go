@@ -46,6 +46,21 @@ func Observe(kd *kuscia.KusciaDeployment, observations []Observation, at time.Ti
 	return changed
 }
 
+// OwnObservations returns the observations of parties whose queue is the reporter's: their queue now, or the one that
+// the latest operation used. queues are the queues now, by domain. foreign names the other ones.
+func OwnObservations(kd *kuscia.KusciaDeployment, in []Observation, queues map[string]string, reporter string) (
+	own []Observation, foreign []string) {
+	for _, o := range in {
+		known := kd.Status.PartyDeploymentStatuses[o.Domain][o.Deployment].Queue
+		if ReportsFor(reporter, queues[o.Domain]) || ReportsFor(reporter, known) {
+			own = append(own, o)
+		} else {
+			foreign = append(foreign, o.Domain+"/"+o.Deployment)
+		}
+	}
+	return own, foreign
+}
+
 // partyOf returns the party that a Deployment belongs to: one of the spec, or one that an operation has included before
 // the spec removed it.
 func partyOf(kd *kuscia.KusciaDeployment, o Observation) (p PartyTarget, ours bool) {

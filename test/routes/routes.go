@@ -1,6 +1,6 @@
 // Package routes installs the kinds of routing objects that a bare Kubernetes lacks on the local stack: HTTPRoute of
-// the Gateway API, from the module of its release, and stand-ins for Istio's VirtualService and DestinationRule, which
-// accept any fields.
+// the Gateway API, from the module of its release, and stand-ins for Istio's VirtualService and DestinationRule and for
+// two kinds that no built-in script knows, which accept any fields.
 package routes
 
 import (
@@ -21,13 +21,16 @@ import (
 	"slipway.io/slipway/test/definitions"
 )
 
-// Install makes the API server serve HTTPRoutes and the two kinds of Istio.
+// Install makes the API server serve HTTPRoutes, the two kinds of Istio, and an HTTPProxy and an ApisixRoute.
 func Install(t testing.TB, config *rest.Config) {
 	t.Helper()
 	definitions.Install(t, config, "routes", func(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
 		t.Helper()
-		return []*apiextensionsv1.CustomResourceDefinition{httpRoute(t), istio("VirtualService", "virtualservices"),
-			istio("DestinationRule", "destinationrules")}
+		return []*apiextensionsv1.CustomResourceDefinition{httpRoute(t),
+			anything(istio, "v1", "VirtualService", "virtualservices"),
+			anything(istio, "v1", "DestinationRule", "destinationrules"),
+			anything("projectcontour.io", "v1", "HTTPProxy", "httpproxies"),
+			anything("apisix.apache.org", "v2", "ApisixRoute", "apisixroutes")}
 	})
 }
 
@@ -59,17 +62,20 @@ func httpRoute(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	return &crd
 }
 
-// istio returns a definition that keeps every field.
-func istio(kind, plural string) *apiextensionsv1.CustomResourceDefinition {
+// istio is the group of Istio's routes.
+const istio = "networking.istio.io"
+
+// anything returns a definition that keeps every field.
+func anything(group, version, kind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	keep := true
 	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + ".networking.istio.io"},
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "networking.istio.io", Scope: apiextensionsv1.NamespaceScoped,
+			Group: group, Scope: apiextensionsv1.NamespaceScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural,
 				Singular: strings.ToLower(kind)},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
+				Name: version, Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", XPreserveUnknownFields: &keep,
 				}},

@@ -67,7 +67,7 @@ func (w *walk) tarEntries(from *stream) error {
 			return tarProblem(err, last)
 		}
 		// The position of the next header is computed from the end of the content.
-		if _, err := io.Copy(io.Discard, reader); err != nil {
+		if _, err := io.Copy(io.Discard, reader); err != nil { //nolint:gosec // the stream is limited
 			return tarProblem(err, last)
 		}
 	}

@@ -75,12 +75,18 @@ type Kind struct {
 	Metadata bool
 }
 
+// The groups of Ingresses and of the Gateway API.
+const (
+	groupNetworking = "networking.k8s.io"
+	groupGateway    = "gateway.networking.k8s.io"
+)
+
 // Kinds returns the kinds that every cluster may have. For other custom objects see CustomKind.
 func Kinds() []Kind {
 	return []Kind{
 		{Resource: "services", Pointers: []string{pathSelector}},
-		{Group: "networking.k8s.io", Resource: "ingresses", Pointers: []string{pathSpec}, Metadata: true},
-		{Group: "gateway.networking.k8s.io", Resource: "httproutes", Pointers: []string{pathRules}},
+		{Group: groupNetworking, Resource: "ingresses", Pointers: []string{pathSpec}, Metadata: true},
+		{Group: groupGateway, Resource: "httproutes", Pointers: []string{pathRules}},
 		CustomKind(GroupIstio, "virtualservices"), CustomKind(GroupIstio, "destinationrules"),
 	}
 }

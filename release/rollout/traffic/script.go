@@ -18,9 +18,9 @@ const (
 	GroupIstio         = "networking.istio.io"
 )
 
-// ScriptsConfigMap is the name of the ConfigMap, in the workload's namespace, whose scripts have priority over the
-// built-in ones. Scripts are in the namespace of the objects that they change: a user who may change those may write
-// scripts for them, and for no others.
+// ScriptsConfigMap is the name of the ConfigMaps whose scripts have priority over the built-in ones: the
+// administrator's, in the namespace of the worker, and a tenant's, in the namespace of the workload. A tenant's is used
+// only where the worker's settings say so (Reach), since the worker writes what the script returns.
 const ScriptsConfigMap = "slipway-traffic-scripts"
 
 //go:embed *.lua
@@ -56,6 +56,13 @@ func CustomScript(ref strategy.ObjectRef) Script {
 func (s Script) BuiltIn() string {
 	source, _ := builtIn.ReadFile(s.File + ".lua")
 	return string(source)
+}
+
+// FoundScript is the text of a script; Name is for messages. Tenant is true if it is from the namespace of the
+// workload, BuiltIn if it is part of the program.
+type FoundScript struct {
+	Name, Source    string
+	Tenant, BuiltIn bool
 }
 
 // Classes are the classes of Ingress that have a built-in script.
@@ -105,11 +112,14 @@ func withAsks(in Object, asks strategy.Traffic) Object {
 	return in
 }
 
-// IngressOutput reads what a script for a class of Ingress returned: annotations.
-func IngressOutput(script string, raw []byte) (map[string]string, error) {
+// IngressOutput reads what a script for a class of Ingress returned: the annotations of the canary, made from those of
+// the stable Ingress. It fails with failure.Refused if the script changes one that it may not change. A script may
+// leave out what tools mark the stable Ingress with, since the canary is another object; a tenant's may not leave out
+// what protects the stable Ingress.
+func IngressOutput(script FoundScript, stable Object, raw []byte) (map[string]string, error) {
 	var out map[string]any
 	if err := json.Unmarshal(raw, &out); err != nil || out == nil {
-		return nil, refuse("script %s must return a table of annotations", script)
+		return nil, refuse("script %s must return a table of annotations", script.Name)
 	}
 	annotations := map[string]string{}
 	for key, value := range out {
@@ -119,24 +129,38 @@ func IngressOutput(script string, raw []byte) (map[string]string, error) {
 		case bool, float64:
 			annotations[key] = fmt.Sprint(v)
 		default:
-			return nil, refuse("script %s returned the annotation %s, which is not a string", script, key)
+			return nil, refuse("script %s returned the annotation %s, which is not a string", script.Name, key)
+		}
+	}
+	for _, key := range changedKeys(ownAnnotations(stable), annotations) {
+		if _, kept := annotations[key]; (kept || !protected(key)) && script.forbids(key, true) {
+			return nil, script.refuseKey("annotations", key)
 		}
 	}
 	return annotations, nil
 }
 
+// refuseKey is the refusal of a script that changes a label or an annotation that it may not change.
+func (s FoundScript) refuseKey(part, key string) error {
+	why := "no script may change"
+	if !protected(key) {
+		why = "a script from the namespace of the workload may not change on an Ingress"
+	}
+	return refuse("script %s changes %s.%s, which %s: return it as it was", s.Name, part, key, why)
+}
+
 // Custom derives a custom object from what its script returned: a table like data. Parts that are left out are
 // unchanged.
-func Custom(script string, raw []byte) func(original Object) (Object, []string, error) {
+func Custom(script FoundScript, raw []byte) func(original Object) (Object, []string, error) {
 	return func(original Object) (Object, []string, error) {
 		var out map[string]any
 		if err := json.Unmarshal(raw, &out); err != nil || out == nil {
-			return nil, nil, refuse("script %s must return a table with spec, labels and annotations", script)
+			return nil, nil, refuse("script %s must return a table with spec, labels and annotations", script.Name)
 		}
 		for part := range out {
 			if part != "spec" && part != "labels" && part != "annotations" {
-				return nil, nil, refuse("script %s returned %s in addition to spec, labels and annotations", script,
-					part)
+				return nil, nil, refuse("script %s returned %s in addition to spec, labels and annotations",
+					script.Name, part)
 			}
 		}
 		paths := []string{pathSpec}
@@ -157,31 +181,30 @@ func Custom(script string, raw []byte) func(original Object) (Object, []string, 
 }
 
 // putMetadata makes the labels or annotations of an object what a script returned; paths are the places that it
-// changes.
-func putMetadata(o Object, script, part string, returned map[string]any) (paths []string, err error) {
-	was := digStrings(o, "metadata", part)
+// changes. It fails with failure.Refused if the script changes one that it may not change.
+func putMetadata(o Object, script FoundScript, part string, returned map[string]any) (paths []string, err error) {
+	was, wanted := digStrings(o, "metadata", part), map[string]string{}
 	if part == "annotations" {
 		was = ownAnnotations(o)
 	}
-	place := func(key string) string {
-		path := "/metadata/" + part + "/" + jsonpatch.Escape(key)
-		paths = append(paths, path)
-		return path
-	}
 	for key, value := range returned {
 		text, ok := value.(string)
-		switch old, there := was[key]; {
-		case !ok:
-			return nil, refuse("script %s returned %s.%s, which is not a string", script, part, key)
-		case reserved(key, text):
-			return nil, refuse("script %s returned %s.%s, which a script may not change", script, part, key)
-		case !there || old != text:
-			jsonpatch.Put(o, place(key), text)
+		if !ok {
+			return nil, refuse("script %s returned %s.%s, which is not a string", script.Name, part, key)
 		}
+		wanted[key] = text
 	}
-	for key := range was {
-		if _, still := returned[key]; !still {
-			jsonpatch.Drop(o, place(key))
+	ingress := jsonpatch.DigString(o, "kind") == "Ingress"
+	for _, key := range changedKeys(was, wanted) {
+		if script.forbids(key, ingress) {
+			return nil, script.refuseKey(part, key)
+		}
+		place := "/metadata/" + part + "/" + jsonpatch.Escape(key)
+		paths = append(paths, place)
+		if text, stays := wanted[key]; stays {
+			jsonpatch.Put(o, place, text)
+		} else {
+			jsonpatch.Drop(o, place)
 		}
 	}
 	return paths, nil

@@ -110,7 +110,8 @@ func TestIngressScripts(t *testing.T) {
 				require.Equal(t, tc.field, response.Refusal.Field)
 				return
 			}
-			got, err := traffic.IngressOutput("s", response.Output)
+			got, err := traffic.IngressOutput(traffic.FoundScript{Name: "s"}, object(t, usersIngress),
+				response.Output)
 			require.NoError(t, err)
 			require.Equal(t, "yes", got["mine"], "the user's annotations are kept")
 			delete(got, "mine")
@@ -270,7 +271,7 @@ func TestVirtualServiceScript(t *testing.T) {
 				return
 			}
 			require.Nil(t, response.Refusal, tc.reason)
-			got, paths, err := traffic.Custom("s", response.Output)(original)
+			got, paths, err := traffic.Custom(traffic.FoundScript{Name: "s"}, response.Output)(original)
 			require.NoError(t, err)
 			require.Equal(t, []string{"/spec"}, paths, "only the spec is borrowed")
 			require.Equal(t, object(t, tc.want), got["spec"], tc.reason)
@@ -285,7 +286,7 @@ func TestDestinationRuleScript(t *testing.T) {
 		Kind: "DestinationRule", Name: "order"})
 	original := object(t, "metadata: {name: order, namespace: shop}\nspec: {host: order, subsets: [{name: v1}]}")
 	response := evaluate(t, script, traffic.CustomInput(original, pair, weight(1)))
-	got, _, err := traffic.Custom("s", response.Output)(original)
+	got, _, err := traffic.Custom(traffic.FoundScript{Name: "s"}, response.Output)(original)
 	require.NoError(t, err)
 	require.Equal(t,
 		object(t, `{host: order, subsets: [{name: v1}, {name: canary, labels: {istio.service.tag: gray}}]}`),

@@ -106,6 +106,12 @@ current.
 {{- with .Values.packages.storeTokenSecret }}{{- if .name }}
 - --package-store-token-file=/etc/slipway/package-store-token/{{ .key }}
 {{- end }}{{- end }}
+{{- with .Values.traffic.kinds }}
+- --traffic-kinds={{ . | join "," }}
+{{- end }}
+{{- with .Values.traffic.tenantScripts }}
+- --tenant-scripts={{ . | join "," }}
+{{- end }}
 {{- if .Values.servings.inAnyNamespace }}
 - --servings-in-any-namespace=true
 {{- end }}
