@@ -62,8 +62,9 @@ func (i *installed) Err() error {
 	return errors.Join(all...)
 }
 
-// installedInterval is how often what administrators install is checked.
-const installedInterval = time.Minute
+// How often what administrators install is checked: as long as it is complete, and while something is missing. The
+// first check waits for as long, because `slipway dev` installs the guard itself.
+const installedInterval, missingInterval = time.Minute, 10 * time.Second
 
 // checking returns an endpoint's Publish that only checks what is registered.
 func (i *installed) checking(part string, check func(context.Context, admission.WebhookClientConfig) (string,
@@ -73,8 +74,15 @@ func (i *installed) checking(part string, check func(context.Context, admission.
 		if err == nil {
 			i.set(ctx, part, problem)
 		}
-		return installedInterval, err
+		return intervalFor(problem), err
 	}
+}
+
+func intervalFor(problem string) time.Duration {
+	if problem != "" {
+		return missingInterval
+	}
+	return installedInterval
 }
 
 // installedModule checks the admission policies as long as the server runs.
@@ -83,12 +91,15 @@ var installedModule = fx.Module("installed",
 	fx.Invoke(func(lc fx.Lifecycle, home *store.Store, config *rest.Config, s settings.Settings, found *installed) {
 		gate := newGate(home, config, s.Gate)
 		inBackground(lc, func(ctx context.Context) {
-			for ctx.Err() == nil {
-				// after an error, /readyz says that the cluster is unreachable
-				if problems, err := gate.CheckPolicies(ctx); err == nil {
-					found.set(ctx, "policies", strings.Join(problems, "; "))
+			for again := missingInterval; pause.For(ctx, again) == nil; {
+				problems, err := gate.CheckPolicies(ctx)
+				if err != nil { // /readyz says that the cluster is unreachable
+					again = missingInterval
+					continue
 				}
-				_ = pause.For(ctx, installedInterval)
+				problem := strings.Join(problems, "; ")
+				found.set(ctx, "policies", problem)
+				again = intervalFor(problem)
 			}
 		})
 	}),
