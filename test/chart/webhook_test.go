@@ -123,9 +123,9 @@ func TestChartCertificate(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	ca, certificate := []byte(entry("ca.crt")), []byte(entry("tls.crt"))
-	require.NoError(t, kube.CheckTrust(ca, certificate, "slipway-webhook.slipway.svc"))
-	require.Error(t, kube.CheckTrust(ca, certificate, "other.slipway.svc"))
+	ca, leaf := []byte(entry("ca.crt")), []byte(entry("tls.crt"))
+	require.NoError(t, kube.CheckTrust(ca, leaf, "slipway-webhook.slipway.svc"))
+	require.Error(t, kube.CheckTrust(ca, leaf, "other.slipway.svc"))
 	require.Equal(t, entry("ca.crt"), conversionCA(t, objects))
 	require.Equal(t, entry("ca.crt"), string(gateOf(t, objects).Webhooks[0].ClientConfig.CABundle))
 	server := find(t, objects, "Deployment", "slipway-server")
