@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	admission "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -194,13 +195,17 @@ func (c *cluster) registerGate(ctx context.Context, a *app.App, wanted guard.Opt
 	return nil
 }
 
-// printWebhooks prints what API servers call: the conversion and the webhooks of the gate. hooks is true if there is
-// one of the gate.
+// printWebhooks prints what API servers call: the conversion and the webhooks of the gate, as far as the user may read
+// them. hooks is true if there is one of the gate.
 func (c *cluster) printWebhooks(ctx context.Context, a *app.App) (hooks bool, err error) {
 	if err := c.printConversion(ctx, a); err != nil {
 		return false, err
 	}
 	all, err := c.Gates(ctx, "")
+	if apierrors.IsForbidden(err) {
+		a.Printf(a.Out, "webhook      unknown: you are not allowed to read webhook configurations\n")
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -231,6 +236,10 @@ func (c *cluster) printConversion(ctx context.Context, a *app.App) error {
 		return nil
 	}
 	found, err := c.Definition(ctx)
+	if apierrors.IsForbidden(err) {
+		a.Printf(a.Out, "conversion   unknown: you are not allowed to read the definition %s\n", definition.Name)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
