@@ -54,6 +54,9 @@ type Deps struct {
 	MaxEventStreams int
 	// OwnWorkers returns why the workers of this process don't work; nil: the process has none.
 	OwnWorkers func() error
+	// Installed returns what the cluster lacks of what an administrator installs, or has of another product's; nil: it
+	// isn't checked. The engine works without it, so it doesn't count for the readiness.
+	Installed func() error
 }
 
 // API is the handler of the HTTP API, including its event streams.

@@ -66,12 +66,16 @@ func withoutReasons(report schema.Readiness) schema.Readiness {
 
 // readReadiness makes all checks. It has a time limit of its own, because its first caller may leave.
 func (h *handlers) readReadiness(ctx context.Context) (schema.Readiness, error) {
-	checks := []struct {
+	type probe struct {
 		name  string
 		check func(context.Context) error
-	}{
-		{"temporal", h.checkTemporal}, {"home cluster", h.Home.CheckCluster}, {"definitions", h.Home.CheckCRDs},
-		{"engine worker", h.checkWorker},
+		// optional is true if the engine works without it.
+		optional bool
+	}
+	checks := []probe{{"temporal", h.checkTemporal, false}, {"home cluster", h.Home.CheckCluster, false},
+		{"definitions", h.Home.CheckCRDs, false}, {"engine worker", h.checkWorker, false}}
+	if h.deps.Installed != nil {
+		checks = append(checks, probe{"admission", func(context.Context) error { return h.deps.Installed() }, true})
 	}
 	report := schema.Readiness{Ready: true, Checks: make([]schema.Check, len(checks))}
 	ctx, cancel := backend.WithCallTimeout(ctx)
@@ -79,7 +83,8 @@ func (h *handlers) readReadiness(ctx context.Context) (schema.Readiness, error) 
 	var wg sync.WaitGroup
 	for i, check := range checks {
 		wg.Go(func() {
-			report.Checks[i] = schema.Check{Name: check.name, OK: true, Message: checkOK}
+			report.Checks[i] = schema.Check{Name: check.name, OK: true, Message: checkOK,
+				Optional: check.optional}
 			if err := check.check(ctx); err != nil {
 				report.Checks[i].OK, report.Checks[i].Message = false, err.Error()
 			}
@@ -87,7 +92,7 @@ func (h *handlers) readReadiness(ctx context.Context) (schema.Readiness, error) 
 	}
 	wg.Wait()
 	for _, check := range report.Checks {
-		report.Ready = report.Ready && check.OK
+		report.Ready = report.Ready && (check.OK || check.Optional)
 	}
 	return report, nil
 }

@@ -37,7 +37,7 @@ func brokenAPI(t *testing.T, guard auth.Guard, log *slog.Logger) (*API, *atomic.
 		Backend: backend.Backend{Home: home, Temporal: temporal, Log: log}, OwnWorkers: func() error {
 			probes.Add(1)
 			return errors.New("cannot poll 10.77.0.7")
-		}})
+		}, Installed: func() error { return errors.New("webhooks are called at 10.77.0.7") }})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	return a, probes
@@ -81,7 +81,8 @@ func TestReadiness_SharesProbes_AndHidesReasons(t *testing.T) {
 	var report schema.Readiness
 	require.NoError(t, json.Unmarshal([]byte(body), &report))
 	require.False(t, report.Ready)
-	require.Len(t, report.Checks, 4, "which part is not ready is open")
+	require.Len(t, report.Checks, 5, "which part is not ready is open")
+	require.Equal(t, schema.Check{Name: "admission", Message: checkFailed, Optional: true}, report.Checks[4])
 	for _, check := range report.Checks {
 		require.Equal(t, checkFailed, check.Message, check.Name)
 	}

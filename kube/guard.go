@@ -7,6 +7,7 @@ import (
 	"time"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,16 @@ func (c Cluster) RolloutsDefinition(ctx context.Context) (exists, ours bool, err
 	return true, unread || definition.IsOurs(found.GetLabels()), nil
 }
 
+// Definition reads the definition of Rollouts.
+func (c Cluster) Definition(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
+	found, err := c.Objects.Resource(definitions).Get(ctx, definition.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	return crd, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, crd)
+}
+
 // Resources returns the resources of the guard: bindings first, as a policy without a binding has no effect.
 func (v PolicyVersions) Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
@@ -123,17 +134,35 @@ var webhookConfigurations = admission.SchemeGroupVersion.WithResource("mutatingw
 
 // PutGate applies the configuration of the gate's webhook. The API server changes nothing if it is up to date.
 func (c Cluster) PutGate(ctx context.Context, configuration *admission.MutatingWebhookConfiguration) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configuration)
+	object, err := guard.Object(configuration)
 	if err != nil {
 		return err
 	}
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	_, err = c.Objects.Resource(webhookConfigurations).Apply(ctx, configuration.Name,
-		&unstructured.Unstructured{Object: content}, metav1.ApplyOptions{FieldManager: gateManager, Force: true})
+	_, err = c.Objects.Resource(webhookConfigurations).Apply(ctx, configuration.Name, object,
+		metav1.ApplyOptions{FieldManager: gateManager, Force: true})
 	if err != nil {
 		return fmt.Errorf("webhook configuration %s: %w", configuration.Name, err)
 	}
 	return nil
+}
+
+// Gates reads the configurations of the gate's webhooks on a cluster: of one name, or with name "" of all engines.
+func (c Cluster) Gates(ctx context.Context, name string) ([]admission.MutatingWebhookConfiguration, error) {
+	selector := guard.LabelGuard
+	if name != "" {
+		selector += "=" + name
+	}
+	list, err := c.List(ctx, webhookConfigurations, "", selector)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]admission.MutatingWebhookConfiguration, len(list))
+	for i := range list {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // RemoveGate deletes the configuration of the gate's webhook if it exists.

@@ -192,17 +192,32 @@ func grants(r authv1.ResourceRule, n Permission) bool {
 }
 
 // Rights returns the permissions that a manifest's Roles and ClusterRoles grant, by role name. names replaces names of
-// namespaces and objects. A ClusterRole's permissions are returned for these namespaces, or for the whole cluster if
+// namespaces and objects. A ClusterRole with a RoleBinding grants them in these namespaces, or in the whole cluster if
 // there are none.
 func Rights(manifest []byte, names map[string]string, namespaces ...string) (map[string][]Permission, error) {
-	rights := map[string][]Permission{}
+	var roles []rbacv1.Role // a ClusterRole has the same fields, as far as they matter here
+	inNamespaces := map[string]bool{}
 	for _, document := range strictyaml.Split(manifest) {
-		var role rbacv1.Role // a ClusterRole has the same fields, as far as they matter here
-		if err := yaml.Unmarshal(document, &role); err != nil {
+		var o struct {
+			rbacv1.Role `json:",inline"`
+			RoleRef     rbacv1.RoleRef `json:"roleRef"`
+		}
+		if err := yaml.Unmarshal(document, &o); err != nil {
 			return nil, fmt.Errorf("read a manifest of rights: %w", err)
 		}
+		switch o.Kind {
+		case "Role", "ClusterRole":
+			roles = append(roles, o.Role)
+		case "RoleBinding":
+			if o.RoleRef.Kind == "ClusterRole" {
+				inNamespaces[o.RoleRef.Name] = len(namespaces) > 0
+			}
+		}
+	}
+	rights := map[string][]Permission{}
+	for _, role := range roles {
 		where := []string{renamed(names, role.Namespace)}
-		if role.Kind == "ClusterRole" && len(namespaces) > 0 {
+		if role.Kind == "ClusterRole" && inNamespaces[role.Name] {
 			where = namespaces
 		}
 		for _, rule := range role.Rules {

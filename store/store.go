@@ -188,7 +188,7 @@ func (s *Store) SetEngineName(name string) {
 	s.engineName = cmp.Or(name, s.namespace)
 }
 
-// Engine returns this engine as its claims name it. The first process creates the UID, which stays the same as long as
+// Engine returns this engine as its claims name it. The first worker creates the UID, which stays the same as long as
 // the ConfigMap exists.
 func (s *Store) Engine(ctx context.Context) (workload.Engine, error) {
 	s.engineMu.Lock()
@@ -217,6 +217,10 @@ func (s *Store) readEngine(ctx context.Context) (workload.Engine, error) {
 		found, err = maps.Create(ctx, fresh, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // another process of this engine was faster
 			found, err = maps.Get(ctx, engineObject, metav1.GetOptions{})
+		}
+		if apierrors.IsForbidden(err) {
+			return none, failure.New(failure.Forbidden, "%s does not exist, and this account may not create it: "+
+				"start a worker, which creates it (deploy/rbac/centre.yaml)", object)
 		}
 	}
 	if err != nil {

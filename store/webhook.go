@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/definition"
@@ -98,6 +99,43 @@ func (s *Store) publishConversion(ctx context.Context, client admission.WebhookC
 	_, err = s.crds.CustomResourceDefinitions().Update(ctx, crd,
 		metav1.UpdateOptions{FieldManager: fieldManagerConversion})
 	return 0, asFailure(err, object)
+}
+
+// CheckConversion reports what is wrong with the conversion of Rollouts that an administrator has installed, for a
+// server at this address, whose certificate chain is in place of the CA. Another working converter is as good as this
+// one: all convert alike. It writes nothing.
+func (s *Store) CheckConversion(ctx context.Context, client admission.WebhookClientConfig) (problem string, err error) {
+	object := "definition " + definition.Name
+	crd, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "the " + object + " is missing: an administrator has to install it", nil
+	case err != nil:
+		return "", asFailure(err, object)
+	case !definition.IsOurs(crd.Labels):
+		return "the " + object + " belongs to another product: Rollouts are left to it", nil
+	case !isConverted(crd) || crd.Spec.Conversion.Webhook == nil || !servesAlpha(crd):
+		return "the " + object + " has no webhook for conversion, so v1alpha1 is not served: an administrator has to " +
+			"install it (the Helm chart, or slipway guard install --webhook-service)", nil
+	}
+	config := crd.Spec.Conversion.Webhook.ClientConfig
+	if config == nil || !sameAddress(*config, client) {
+		if works, err := s.conversionWorks(ctx); works || err != nil {
+			return "", err
+		}
+		return "the webhook for conversion in the " + object + " is another server's, which does not answer", nil
+	}
+	if wrong := kube.CheckTrust(config.CABundle, client.CABundle, kube.WebhookHost(client)); wrong != nil {
+		return "the " + object + " has another CA for conversion: " + wrong.Error(), nil
+	}
+	return "", nil
+}
+
+// sameAddress reports whether the definition calls this address.
+func sameAddress(have apiextensionsv1.WebhookClientConfig, want admission.WebhookClientConfig) bool {
+	wanted := conversionBy(want).Webhook.ClientConfig
+	wanted.CABundle, have.CABundle = nil, nil
+	return equality.Semantic.DeepEqual(have, *wanted)
 }
 
 // conversionBy is the conversion by a webhook, as stored by the API server.

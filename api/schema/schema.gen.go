@@ -178,6 +178,9 @@ type Check struct {
 	// Name Example: temporal
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
+
+	// Optional True if the engine works without it: it doesn't count for `ready`.
+	Optional bool `json:"optional,omitempty"`
 }
 
 // Condition One condition of a release. `Progressing`: it is being carried out; False once it has ended, or while it is paused. `Waiting`: it waits for an

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/cli/app"
-	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/version"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/guard"
@@ -191,7 +190,7 @@ func (g *Gate) Publish(ctx context.Context, client admission.WebhookClientConfig
 	if err != nil {
 		return 0, err
 	}
-	if g.Mode != settings.GateWebhook && (g.Mode != settings.GateAuto || c.policies.Mutating != "") {
+	if !g.needsWebhook(c) {
 		return gateInterval, c.withdraw(ctx, g.Name)
 	}
 	wanted, _, err := c.guardOptions(ctx)

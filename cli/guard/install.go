@@ -25,6 +25,10 @@ accounts of deploy/rbac: system:serviceaccount:slipway:slipway, and system:servi
 the namespace of the changed object. If your engine or a party's worker uses another account, set --engine-identity,
 once per account; it replaces the defaults.
 
+On clusters without mutating admission policies, the gate needs a webhook of a server, and everywhere Rollouts of
+v1alpha1 need one for conversion. With --webhook-service or --webhook-url, and the CA of the server's certificate, the
+command registers both: in the configuration slipway-gate-<engine namespace>, and in the definition of Rollouts.
+
 The label slipway.io/guard=off switches the guard off in a namespace. Namespaces with the label slipway.io/guard are
 skipped, unless --namespace-selector selects by that label.`
 
@@ -36,6 +40,7 @@ type installOptions struct {
 	identities, objects []string
 	namespaces          string
 	dryRun, noGate      bool
+	webhooks            webhookOptions
 }
 
 func installCommand(a *app.App, shared *options) *cobra.Command {
@@ -45,22 +50,25 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 		Example: `  slipway guard install
   slipway guard install --engine-identity system:serviceaccount:release:engine --namespace-selector team=shop
   slipway guard install --object canaries.mesh.example.com   # custom objects that your Lua scripts change
-  slipway guard install --dry-run > guard.yaml               # print the policies without applying them`,
+  slipway guard install --dry-run > guard.yaml               # print the policies without applying them
+  slipway guard install --webhook-service slipway/slipway-webhook --webhook-ca-file ca.crt   # and the webhooks`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			wanted, err := o.guardOptions()
 			if err != nil {
 				return err
 			}
-			if o.dryRun {
-				text, err := guard.YAML(guard.Policies(wanted, "v1", "v1"))
-				a.Printf(a.Out, "%s", text)
+			hooks, err := o.webhooks.read()
+			if err != nil {
 				return err
+			}
+			if o.dryRun {
+				return printAll(a, wanted, hooks)
 			}
 			cluster, err := o.connect(c.Context())
 			if err != nil {
 				return err
 			}
-			return cluster.install(c.Context(), a, wanted)
+			return cluster.install(c.Context(), a, wanted, hooks)
 		},
 	}
 	f := command.Flags()
@@ -71,7 +79,9 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 		"be repeated")
 	f.BoolVar(&o.noGate, "no-gate", false, "do not install the gate: a changed pod template replaces pods "+
 		"immediately, even if a Rollout names the workload")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print the policies in version v1 without applying them")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print the policies in version v1 without applying them; with "+
+		"--webhook-service or --webhook-url also the webhooks and the definition of Rollouts")
+	o.webhooks.register(f)
 	return command
 }
 
@@ -91,8 +101,8 @@ func (o installOptions) guardOptions() (guard.Options, error) {
 }
 
 // install installs the guard and prints what it guards.
-func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options) error {
-	if c.policies.Mutating == "" && c.policies.Validating == "" {
+func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options, hooks *webhooks) error {
+	if c.policies.Mutating == "" && c.policies.Validating == "" && hooks == nil {
 		a.Printf(a.Err, "This cluster (%s) does not serve admission policies: nothing can be guarded. Use Kubernetes "+
 			"1.36 or newer.\n", c.version)
 		return &app.ExitError{Code: app.ExitFailure}
@@ -100,7 +110,13 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options)
 	if err := c.checkNoKruise(ctx, wanted); err != nil {
 		return err
 	}
+	if err := c.registerConversion(ctx, a, hooks); err != nil {
+		return explain("install", err)
+	}
 	if err := c.applyAll(ctx, wanted); err != nil {
+		return explain("install", err)
+	}
+	if err := c.registerGate(ctx, a, wanted, hooks); err != nil {
 		return explain("install", err)
 	}
 	a.Printf(a.Out, "The guard %s is installed\n", wanted.Name)
@@ -156,7 +172,7 @@ func (c *cluster) installed(ctx context.Context, name string) ([]guard.Installed
 func statusCommand(a *app.App, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show what is guarded and which users may change it", Args: cobra.NoArgs,
-		Long: `Show what is guarded and which users may change it, for all installations.
+		Long: `Show what is guarded and which users may change it, for all installations, and the webhooks of servers.
 
 Exit codes:
   0  everything is guarded
@@ -171,16 +187,24 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			return cluster.status(a, all)
+			hooks, err := cluster.printWebhooks(c.Context(), a)
+			if err != nil {
+				return explain("read", err)
+			}
+			return cluster.status(a, all, hooks)
 		},
 	}
 }
 
-// status prints all installations.
-func (c *cluster) status(a *app.App, all []guard.Installed) error {
+// status prints all installations. hooks is true if a webhook holds workloads.
+func (c *cluster) status(a *app.App, all []guard.Installed, hooks bool) error {
 	if c.policies.Mutating == "" {
 		a.Printf(a.Out, "This cluster (%s) does not serve mutating admission policies: borrowed fields cannot be "+
 			"guarded. Use Kubernetes 1.36 or newer.\n", c.version)
+		if c.hasRollouts && !hooks {
+			a.Printf(a.Out, "No webhook holds workloads: a change of the pod template of a workload that a Rollout "+
+				"names replaces its pods immediately.\n")
+		}
 	}
 	if len(all) == 0 {
 		a.Printf(a.Out, "The guard is not installed: run `slipway guard install`\n")
@@ -204,17 +228,9 @@ func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (complet
 	complete = true
 	table := render.NewTable("KIND", "GUARDED", "VERSION", "FIELDS")
 	for _, kind := range c.kindsOf(i) {
-		guarded, version := "yes", i.Version[kind]
-		switch {
-		case version == "":
-			guarded = "no"
-		case slices.Contains(i.Unbound, kind):
-			guarded = "no: its binding is missing"
-		case slices.Contains(i.Outdated, kind):
-			guarded = "outdated"
-		}
-		complete = complete && guarded == "yes"
-		table.Add(kind, guarded, cmp.Or(version, "-"), cmp.Or(guard.Fields(kind, o), "-"))
+		state := stateOf(i, kind)
+		complete = complete && state == guarded
+		table.Add(kind, state, cmp.Or(i.Version[kind], "-"), cmp.Or(guard.Fields(kind, o), "-"))
 	}
 	a.Printf(a.Out, "%s", table.Flush())
 	switch {
@@ -230,6 +246,22 @@ func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (complet
 		a.Printf(a.Out, "\nRun `slipway guard install` again with the same options.\n")
 	}
 	return complete
+}
+
+// guarded is the state of a kind that an installation guards.
+const guarded = "yes"
+
+// stateOf returns guarded, or why an installation does not guard a kind.
+func stateOf(i guard.Installed, kind string) string {
+	switch {
+	case i.Version[kind] == "":
+		return "no"
+	case slices.Contains(i.Unbound, kind):
+		return "no: its binding is missing"
+	case slices.Contains(i.Outdated, kind):
+		return "outdated"
+	}
+	return guarded
 }
 
 // kindsOf returns the kinds that an installation should guard, and the additional ones that it guards.

@@ -55,13 +55,14 @@ type Settings struct {
 	KusciaTokenFile  string   `name:"kuscia-token-file" for:"server dev" help:"file with the token of Kuscia's API, at least 32 characters, for TLS and MTLS; created if it does not exist, reloaded when it changes"`
 
 	// The webhooks that API servers call.
-	WebhookListen   string `name:"webhook-listen" for:"server dev" dev:"127.0.0.1:9443" check:"fixed-listen" help:"address of the webhooks for the API server, required to serve v1alpha1 Rollouts; empty: disabled"`
-	WebhookURL      string `name:"webhook-url" for:"server dev" check:"https-url" help:"base URL of the webhooks for the API server; empty: --webhook-listen, if that is a loopback address"`
-	WebhookService  string `name:"webhook-service" for:"server dev" check:"service" help:"Service of the webhooks for the API server, as namespace/name or namespace/name:port (default port: 443)"`
-	WebhookCertFile string `name:"webhook-cert-file" for:"server dev" help:"certificate chain of the webhooks; reloaded every ten minutes; empty: created and renewed by the engine"`
-	WebhookKeyFile  string `name:"webhook-key-file" for:"server dev" help:"key of that certificate"`
-	WebhookClientCA string `name:"webhook-client-ca-file" for:"server dev" help:"CAs of API servers: only clients with a certificate of one of them are served by the gate's webhook; empty: every client that reaches it"`
-	Gate            string `name:"gate" for:"server dev" default:"auto" choices:"auto policy webhook off" help:"how workloads named by Rollouts are held: by admission policies (slipway guard install), by webhooks, or not at all; auto: policies if the API server supports them, otherwise webhooks"`
+	WebhookListen    string `name:"webhook-listen" for:"server dev" dev:"127.0.0.1:9443" check:"fixed-listen" help:"address of the webhooks for the API server, required to serve v1alpha1 Rollouts; empty: disabled"`
+	WebhookURL       string `name:"webhook-url" for:"server dev" check:"https-url" help:"base URL of the webhooks for the API server; empty: --webhook-listen, if that is a loopback address"`
+	WebhookService   string `name:"webhook-service" for:"server dev" check:"service" help:"Service of the webhooks for the API server, as namespace/name or namespace/name:port (default port: 443)"`
+	WebhookCertFile  string `name:"webhook-cert-file" for:"server dev" help:"certificate chain of the webhooks; reloaded every ten minutes; empty: created and renewed by the engine"`
+	WebhookKeyFile   string `name:"webhook-key-file" for:"server dev" help:"key of that certificate"`
+	WebhookClientCA  string `name:"webhook-client-ca-file" for:"server dev" help:"CAs of API servers: only clients with a certificate of one of them are served by the gate's webhook; empty: every client that reaches it"`
+	RegisterWebhooks bool   `name:"register-webhooks" for:"server dev" default:"false" dev:"true" help:"register the webhooks with the API server, by writing the conversion of the definition of Rollouts and the configuration of the gate's webhook; false: an administrator has installed them (the Helm chart, or slipway guard install), and /readyz says what is missing"`
+	Gate             string `name:"gate" for:"server dev" default:"auto" choices:"auto policy webhook off" help:"how workloads named by Rollouts are held: by admission policies (slipway guard install), by webhooks, or not at all; auto: policies if the API server supports them, otherwise webhooks"`
 
 	// The package store and its users.
 	PackageListen           string        `name:"package-listen" for:"package-serve dev" default:"127.0.0.1:8085" check:"listen" help:"address of the package store; port 0 selects a free port"`
@@ -106,7 +107,7 @@ type Settings struct {
 	Kubeconfig             string        `name:"kubeconfig" for:"server worker dev" help:"kubeconfig file; empty: in-cluster, then KUBECONFIG, then ~/.kube/config"`
 	Context                string        `name:"context" for:"server worker dev" help:"context of the kubeconfig; empty: the current context"`
 	Namespace              string        `name:"namespace" for:"server worker dev" default:"slipway" check:"namespace" help:"namespace of the engine in the home cluster"`
-	EngineName             string        `name:"engine-name" for:"server dev" check:"namespace" help:"display name of the engine, if several engines work on one cluster; empty: its namespace"`
+	EngineName             string        `name:"engine-name" for:"server worker dev" check:"namespace" help:"display name of the engine, if several engines work on one cluster, the same for servers and workers; empty: its namespace"`
 	ServingNamespace       string        `name:"serving-namespace" for:"server worker dev" default:"cross-domain" check:"namespace" help:"namespace of the home cluster with the KusciaDeployments of this engine's servings; two engines on one cluster need different ones"`
 	InstallCRDs            bool          `name:"install-crds" for:"server dev" default:"false" dev:"true" help:"install or update the custom resource definitions at startup"`
 	InstallGuard           bool          `name:"install-guard" for:"dev" default:"true" help:"install the guard in the API server at startup, like slipway guard install"`
@@ -120,7 +121,7 @@ type Settings struct {
 	BuildPolicyFile        string        `name:"build-policy-file" for:"worker dev" help:"YAML file with what the party allows in Jobs of builds; empty: as serving-policy-file"`
 	MaxConcurrentServices  int           `name:"max-concurrent-services" for:"server dev" default:"50" help:"maximum number of services of one task that are released at the same time"`
 	MaxConcurrentWorkloads int           `name:"max-concurrent-workloads" for:"server dev" default:"100" max:"1000" help:"maximum number of workloads of one service that a PARALLEL release changes at once, up to 1000"`
-	UnreachableBudget      time.Duration `name:"unreachable-budget" for:"server dev" default:"120s" check:"whole-seconds" help:"how long a cluster may be unreachable before a release is interrupted"`
+	UnreachableBudget      time.Duration `name:"unreachable-budget" for:"server worker dev" default:"120s" check:"whole-seconds" help:"how long a cluster may be unreachable before a release is interrupted"`
 	RecordLimit            int           `name:"record-limit" for:"worker dev" default:"50" help:"number of records of past releases to keep per plan"`
 	WorkerVersioning       bool          `name:"worker-versioning" for:"worker dev" default:"true" help:"use Temporal Worker Versioning, so that the newest running build gets the work; set false for a Temporal server without worker deployments"`
 	KubeQPS                float32       `name:"kube-qps" for:"server worker dev" default:"1000" help:"maximum requests per second of this process to one Kubernetes API server"`

@@ -362,3 +362,25 @@ func number(text string) float64 {
 	n, _ := strconv.ParseFloat(text, 32)
 	return n
 }
+
+// Service is a port of a Service of the cluster.
+type Service struct {
+	Namespace, Name string
+	Port            int32
+}
+
+// ParseService parses namespace/name or namespace/name:port.
+func ParseService(text string) (Service, error) {
+	if err := serviceName(text); err != nil {
+		return Service{}, err
+	}
+	text, port, ported := strings.Cut(text, ":")
+	s := Service{Port: 443}
+	s.Namespace, s.Name, _ = strings.Cut(text, "/")
+	if !ported {
+		return s, nil
+	}
+	n, err := strconv.ParseInt(port, 10, 32)
+	s.Port = int32(n)
+	return s, err
+}

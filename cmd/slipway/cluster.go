@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +17,6 @@ import (
 	"slipway.io/slipway/activities/centre"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/api/rollouts"
-	"slipway.io/slipway/api/webhook"
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/cli/version"
@@ -34,7 +29,6 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
-	"slipway.io/slipway/reload"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/temporal/presence"
 )
@@ -58,23 +52,32 @@ var homeModule = fx.Module("home",
 		func(home *store.Store, temporal client.Client, reader *versions.Reader, s settings.Settings) *centre.Activities {
 			return centre.NewActivities(home, temporal, reader, s.RecordLimit)
 		},
+		newOtherReleaser,
 	),
 	fx.Invoke(func(lc fx.Lifecycle, home *store.Store, s settings.Settings, log *slog.Logger) {
+		if s.EngineName != "" {
+			home.SetEngineName(s.EngineName)
+		}
 		setup := store.NewSetup(home, s.InstallCRDs, log)
 		lc.Append(fx.Hook{OnStart: setup.Start, OnStop: setup.Stop})
 	}),
 )
 
-// controllersModule runs the controllers for the servings, Rollouts and TrafficRoutings of the home cluster.
-var controllersModule = fx.Module("controllers",
-	fx.Invoke(func(lc fx.Lifecycle, objects dynamic.Interface, p apiParts) {
+// servingControllerModule runs the controller for the servings of the home cluster.
+var servingControllerModule = fx.Module("serving-controller",
+	fx.Invoke(func(lc fx.Lifecycle, objects dynamic.Interface, p BackendParts) {
 		controller := servingcontroller.New(p.Store, objects, p.Temporal, servingcontroller.Options{
 			Presence: presence.Finder{Temporal: p.Temporal, Namespace: p.Settings.TemporalNamespace},
 			Servings: p.Settings.ServingNamespace, UnreachableBudget: p.Settings.UnreachableBudget, Log: p.Log,
 		})
 		lc.Append(fx.Hook{OnStart: controller.Start, OnStop: controller.Stop})
 	}),
-	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, p apiParts) {
+)
+
+// rolloutControllersModule runs the controllers for the Rollouts and TrafficRoutings of the home cluster. They belong
+// to workers, since they hold workloads: the account of a server has no right to do that.
+var rolloutControllersModule = fx.Module("rollout-controllers",
+	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, p BackendParts) {
 		options := rolloutcontroller.Options{
 			Namespaces: p.Settings.WatchNamespaces,
 			Served: func(resource schema.GroupVersionResource) bool {
@@ -151,20 +154,26 @@ func installGuard(ctx context.Context, config *rest.Config, gate bool, log *slog
 // rightsRetryInterval is the pause before retrying with a cluster that did not respond.
 const rightsRetryInterval = 5 * time.Second
 
-// rightsModule logs at startup which rights of deploy/rbac the centre's account lacks. Some are only needed by a
-// release days later; without others the engine would see less without any error.
-var rightsModule = fx.Module("rights",
-	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, s settings.Settings, log *slog.Logger) error {
-		wanted, err := centreRights(s)
-		if err != nil {
-			return err
-		}
-		inBackground(lc, func(ctx context.Context) {
-			logMissingRights(ctx, kube.NewPermissions(typed), wanted, log)
-		})
-		return nil
-	}),
-)
+// rightsModule logs at startup which rights of deploy/rbac the account of a process of the centre lacks. Some are only
+// needed by a release days later; without others the engine would see less without any error.
+func rightsModule(of ...func(settings.Settings) ([]manifestRights, error)) fx.Option {
+	return fx.Module("rights",
+		fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, s settings.Settings, log *slog.Logger) error {
+			var wanted []manifestRights
+			for _, rights := range of {
+				more, err := rights(s)
+				if err != nil {
+					return err
+				}
+				wanted = append(wanted, more...)
+			}
+			inBackground(lc, func(ctx context.Context) {
+				logMissingRights(ctx, kube.NewPermissions(typed), wanted, log)
+			})
+			return nil
+		}),
+	)
+}
 
 // manifestRights are the rights that a manifest grants.
 type manifestRights struct {
@@ -182,30 +191,50 @@ func (w manifestRights) wanted(denied []kube.Permission) bool {
 	})
 }
 
-// centreRights returns the rights that the centre needs with these settings.
-func centreRights(s settings.Settings) ([]manifestRights, error) {
+// rightsOf returns the rights that a manifest of deploy/rbac grants with these settings, without those of some roles.
+func rightsOf(s settings.Settings, name string, manifest []byte, omit ...string) (manifestRights, error) {
 	names := map[string]string{"slipway": s.Namespace, "cross-domain": s.ServingNamespace,
 		"slipway-gate-slipway": "slipway-gate-" + s.Namespace}
-	centre, err := kube.Rights(rbac.Centre, names)
+	all := manifestRights{manifest: "deploy/rbac/" + name}
+	roles, err := kube.Rights(manifest, names, s.WatchNamespaces...)
+	for role, rights := range roles {
+		if !slices.Contains(omit, role) {
+			all.rights = append(all.rights, rights...)
+		}
+	}
+	return all, err
+}
+
+// serverRights returns the rights that a server needs with these settings.
+func serverRights(s settings.Settings) ([]manifestRights, error) {
+	own, err := rightsOf(s, "server.yaml", rbac.Server)
 	if err != nil {
 		return nil, err
 	}
-	if s.WebhookListen == "" {
-		delete(centre, "slipway-webhooks")
+	var omit []string
+	registers := s.WebhookListen != "" && s.RegisterWebhooks
+	if !registers || s.WebhookCertFile != "" {
+		omit = append(omit, "slipway-server-certificate")
+	}
+	if !registers {
+		omit = append(omit, "slipway-webhooks")
 	}
 	if !s.InstallCRDs {
-		delete(centre, "slipway-definitions")
+		omit = append(omit, "slipway-definitions")
 	}
-	rollouts, err := kube.Rights(rbac.Rollouts, nil, s.WatchNamespaces...)
+	written, err := rightsOf(s, "by-server.yaml", rbac.ByServer, omit...)
+	return []manifestRights{own, written}, err
+}
+
+// centreRights returns the rights that a worker of the centre needs with these settings.
+func centreRights(s settings.Settings) ([]manifestRights, error) {
+	own, err := rightsOf(s, "centre.yaml", rbac.Centre)
 	if err != nil {
 		return nil, err
 	}
-	all := manifestRights{manifest: "deploy/rbac/centre.yaml"}
-	for _, role := range centre {
-		all.rights = append(all.rights, role...)
-	}
-	return []manifestRights{all, {"deploy/rbac/rollouts.yaml", rollouts["slipway-rollouts"],
-		v1beta1.GroupVersion.Group}}, nil
+	rollouts, err := rightsOf(s, "rollouts.yaml", rbac.Rollouts)
+	rollouts.group = v1beta1.GroupVersion.Group
+	return []manifestRights{own, rollouts}, err
 }
 
 func logMissingRights(ctx context.Context, account *kube.Permissions, wanted []manifestRights, log *slog.Logger) {
@@ -241,113 +270,4 @@ func permissionsText(denied []kube.Permission) string {
 	}
 	slices.Sort(parts)
 	return strings.Join(slices.Compact(parts), ", ")
-}
-
-// webhookModule serves the webhooks for API servers: every webhook.Endpoint in the group "webhooks".
-var webhookModule = fx.Module("webhook",
-	fx.Provide(fx.Annotate(func(home *store.Store) webhook.Endpoint { return webhook.NewConversion(home) },
-		fx.ResultTags(`group:"webhooks"`)), fx.Annotate(gateEndpoint, fx.ResultTags(`group:"webhooks"`))),
-	fx.Invoke(func(lc fx.Lifecycle, p webhookParts) error {
-		address, err := webhookAddress(p.Settings)
-		if err != nil {
-			return err
-		}
-		if p.Settings.WebhookListen == "" {
-			inBackground(lc, func(ctx context.Context) { withdrawGate(ctx, p) })
-			return nil
-		}
-		var source webhook.Source = webhook.SelfSigned{Secrets: p.Store, Now: time.Now}
-		if cert := p.Settings.WebhookCertFile; cert != "" {
-			source = webhook.FromFiles{CertFile: cert, KeyFile: p.Settings.WebhookKeyFile}
-		}
-		clients, err := webhookClients(p.Settings.WebhookClientCA)
-		if err != nil {
-			return err
-		}
-		server := webhook.NewServer(webhook.Options{Listen: p.Settings.WebhookListen, Address: address,
-			Source: source, Endpoints: p.Endpoints, ClientCAs: clients, Log: p.Log})
-		lc.Append(fx.StartStopHook(server.Start, server.Stop))
-		return nil
-	}),
-)
-
-type webhookParts struct {
-	Process
-	Store     *store.Store
-	Config    *rest.Config
-	Endpoints []webhook.Endpoint `group:"webhooks"`
-}
-
-// newGate returns the gate of this engine.
-func newGate(home *store.Store, config *rest.Config, by string) *guard.Gate {
-	return &guard.Gate{Config: config, Name: "slipway-gate-" + home.Namespace(), Mode: by}
-}
-
-// withdrawGate removes the webhook that an earlier process registered: the API server would call a server that no
-// longer runs.
-func withdrawGate(ctx context.Context, p webhookParts) {
-	if err := newGate(p.Store, p.Config, settings.GateOff).Withdraw(ctx); err != nil && ctx.Err() == nil {
-		p.Log.WarnContext(ctx, "cannot remove the webhook of the gate from the API server", "error", err)
-	}
-}
-
-// gateEndpoint returns the webhook that holds workloads for Rollouts if admission policies do not.
-func gateEndpoint(home *store.Store, config *rest.Config, s settings.Settings) webhook.Endpoint {
-	gate := newGate(home, config, s.Gate)
-	return webhook.NewGate(webhook.Gate{Engine: gate.IsEngine, Rollouts: home.RolloutsIn, Publish: gate.Publish})
-}
-
-// webhookClients returns the current CAs of the clients of the webhooks; nil without a file.
-func webhookClients(path string) (func() (*x509.CertPool, error), error) {
-	if path == "" {
-		return nil, nil
-	}
-	files, err := reload.New(func() (*x509.CertPool, error) {
-		return reload.ReadCA("--webhook-client-ca-file", path)
-	}, time.Second, path)
-	if err != nil {
-		return nil, err
-	}
-	return files.Get, nil
-}
-
-// webhookAddress returns the address of the webhooks for the API server. It rejects incomplete settings.
-func webhookAddress(s settings.Settings) (webhook.Address, error) {
-	switch {
-	case (s.WebhookCertFile == "") != (s.WebhookKeyFile == ""):
-		return webhook.Address{}, errors.New("--webhook-cert-file and --webhook-key-file must be set together")
-	case s.WebhookListen == "" &&
-		(s.WebhookURL != "" || s.WebhookService != "" || s.WebhookCertFile != "" || s.WebhookClientCA != ""):
-		return webhook.Address{}, errors.New("the webhooks have an address or a certificate, but are not served: set " +
-			"--webhook-listen too")
-	case s.WebhookListen == "" && s.Gate == settings.GateWebhook:
-		return webhook.Address{}, errors.New("--gate webhook has no effect because the webhooks are not served: set " +
-			"--webhook-listen too")
-	case s.WebhookURL != "" && s.WebhookService != "":
-		return webhook.Address{}, errors.New("--webhook-url and --webhook-service are mutually exclusive: set only " +
-			"one of them")
-	case s.WebhookURL != "":
-		return webhook.Address{URL: s.WebhookURL}, nil
-	case s.WebhookService != "":
-		return serviceAddress(s.WebhookService)
-	}
-	address, local := webhook.LocalAddress(s.WebhookListen)
-	if !local && s.WebhookListen != "" {
-		return address, fmt.Errorf("--webhook-listen %s is not a loopback address, so the API server's address for "+
-			"it is unknown: set --webhook-url or --webhook-service", s.WebhookListen)
-	}
-	return address, nil
-}
-
-// serviceAddress parses namespace/name or namespace/name:port.
-func serviceAddress(text string) (webhook.Address, error) {
-	text, port, ported := strings.Cut(text, ":")
-	address := webhook.Address{Port: 443}
-	address.Namespace, address.Service, _ = strings.Cut(text, "/")
-	if !ported {
-		return address, nil
-	}
-	n, err := strconv.ParseInt(port, 10, 32)
-	address.Port = int32(n)
-	return address, err
 }

@@ -36,6 +36,9 @@ func logFor(t *testing.T, s settings.Settings, denied ...kube.Permission) string
 		})
 	wanted, err := centreRights(s)
 	require.NoError(t, err)
+	server, err := serverRights(s)
+	require.NoError(t, err)
+	wanted = append(wanted, server...)
 	var log bytes.Buffer
 	logMissingRights(context.Background(), kube.NewPermissions(client), wanted,
 		slog.New(slog.NewTextHandler(&log, nil)))
@@ -49,12 +52,15 @@ func TestMissingRights_AreLogged(t *testing.T) {
 	require.Contains(t, logFor(t, s, kube.Permission{Verb: "get", Resource: "configmaps", Name: "slipway-engine",
 		Namespace: "home"}),
 		`apply deploy/rbac/centre.yaml, or grant them by other means" lacks="get configmaps slipway-engine in namespace home"`)
-	status := kube.Permission{Verb: "patch", Group: "kuscia.secretflow", Resource: "kusciadeployments",
+	status := kube.Permission{Verb: "update", Group: "kuscia.secretflow", Resource: "kusciadeployments",
 		Subresource: "status", Namespace: "servings"}
 	require.Contains(t, logFor(t, s, status),
-		`lacks="patch kusciadeployments/status.kuscia.secretflow in namespace servings"`)
+		`lacks="update kusciadeployments/status.kuscia.secretflow in namespace servings"`)
 	require.Contains(t, logFor(t, s, kube.Permission{Verb: "get", Resource: "namespaces"}),
-		`lacks="get namespaces in all namespaces"`)
+		`apply deploy/rbac/server.yaml, or grant them by other means" lacks="get namespaces in all namespaces"`)
+	require.Contains(t, logFor(t, s, kube.Permission{Verb: "update", Group: "rollouts.kruise.io",
+		Resource: "trafficroutings", Namespace: "shop"}),
+		`lacks="update trafficroutings.rollouts.kruise.io in namespace shop"`)
 	require.Contains(t, logFor(t, s, kube.Permission{Verb: "update", Group: "rollouts.kruise.io", Resource: "rollouts",
 		Subresource: "status", Namespace: "shop"}),
 		`apply deploy/rbac/rollouts.yaml, or grant them by other means" lacks="update rollouts/status.rollouts.kruise.io in namespace shop"`)
@@ -68,6 +74,8 @@ func TestUnneededRights_AreNotLogged(t *testing.T) {
 		Resource: "mutatingwebhookconfigurations", Name: "slipway-gate-home"}
 	require.Empty(t, logFor(t, s, webhooks))
 	s.WebhookListen = ":9443"
+	require.Empty(t, logFor(t, s, webhooks), "an administrator registers them")
+	s.RegisterWebhooks = true
 	require.Contains(t, logFor(t, s, webhooks), "delete mutatingwebhookconfigurations.admissionregistration.k8s.io "+
 		"slipway-gate-home in all namespaces")
 	definitions := kube.Permission{Verb: "create", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}

@@ -105,7 +105,8 @@ func assembleWith(t *testing.T, s settings.Settings, failures *auth.Failures) as
 	process := Process{Settings: s, Registry: prometheus.NewRegistry(), Log: log, Down: down}
 	parts := kusciaParts{Process: process, Security: security, Service: service,
 		Handler: kuscia.NewHandler(service, security)}
-	a, err := newAPI(apiParts{Process: process, Store: home, Temporal: temporal, Kuscia: parts.Handler, Guard: guard})
+	a, err := newAPI(apiParts{BackendParts: BackendParts{Process: process, Store: home, Temporal: temporal},
+		Kuscia: parts.Handler, Guard: guard, Installed: newInstalled(log)})
 	require.NoError(t, err)
 	web, err := newHTTPServer(httpParts{Process: process, API: a, TLS: encryption, Traces: &tracing{}})
 	require.NoError(t, err)

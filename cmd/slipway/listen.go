@@ -113,30 +113,36 @@ func serve[P any](listen func(P) (*listener, error)) fx.Option {
 
 // serverModule serves the HTTP API.
 var serverModule = fx.Module("server",
-	fx.Provide(newAPI, newAPITLS, newOtherReleaser),
+	fx.Provide(newAPI, newAPITLS),
 	fx.Invoke(func(home *store.Store, s settings.Settings) { home.SetEngineName(s.EngineName) }),
 	serve(newHTTPServer), serve(newTemporalUI),
 )
 
-type apiParts struct {
+// BackendParts are what starts and controls releases: the API of a server, and the Rollout controller of a worker.
+type BackendParts struct {
 	Process
 	Store         *store.Store
 	Temporal      client.Client
-	Kuscia        *kuscia.Handler
-	Guard         auth.Guard
 	OtherReleaser otherReleaser
+}
+
+type apiParts struct {
+	BackendParts
+	Kuscia    *kuscia.Handler
+	Guard     auth.Guard
+	Installed *installed
 	// Fleet is nil in a process without workers.
 	Fleet *worker.Fleet `optional:"true"`
 }
 
 func newAPI(p apiParts) (*api.API, error) {
 	s := p.Settings
-	if err := p.Registry.Register(gauges.New(newBackend(p))); err != nil {
+	if err := p.Registry.Register(gauges.New(newBackend(p.BackendParts))); err != nil {
 		return nil, err
 	}
 	metrics := promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{})
 	deps := api.Deps{Kuscia: p.Kuscia, Metrics: metrics, Guard: p.Guard, MaxEventStreams: s.MaxEventStreams,
-		Backend: *newBackend(p)}
+		Installed: p.Installed.Err, Backend: *newBackend(p.BackendParts)}
 	if p.Fleet != nil {
 		deps.OwnWorkers = p.Fleet.Ready
 	}
@@ -144,7 +150,7 @@ func newAPI(p apiParts) (*api.API, error) {
 }
 
 // newBackend returns the backend that the API and the Rollout controller use to start and control releases.
-func newBackend(p apiParts) *backend.Backend {
+func newBackend(p BackendParts) *backend.Backend {
 	s := p.Settings
 	return &backend.Backend{Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace,
 		TemporalUI: s.TemporalUI, Log: p.Log, Recent: &recent.Cache{}, Lists: &recent.Cache{},

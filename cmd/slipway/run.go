@@ -43,12 +43,14 @@ import (
 )
 
 func runServer(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, rightsModule, serverModule, controllersModule, kusciaModule, webhookModule)
+	return runEngine(ctx, s, homeModule, rightsModule(serverRights), serverModule, servingControllerModule,
+		kusciaModule, webhookModule, installedModule)
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, rightsModule, guardModule, partyModule,
-		serverModule, controllersModule, kusciaModule, webhookModule)
+	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, rightsModule(serverRights, centreRights),
+		guardModule, partyModule, serverModule, servingControllerModule, rolloutControllersModule, kusciaModule,
+		webhookModule, installedModule)
 }
 
 // runWorker serves the engine's queue and the default party's, or only the queues of --party: a party's worker has no
@@ -57,7 +59,8 @@ func runWorker(ctx context.Context, s settings.Settings) error {
 	if len(s.Parties) > 0 {
 		return runEngine(ctx, s, partyModule, healthModule)
 	}
-	return runEngine(ctx, s, homeModule, rightsModule, partyModule, healthModule)
+	return runEngine(ctx, s, homeModule, rightsModule(centreRights), partyModule, rolloutControllersModule,
+		healthModule)
 }
 
 // runEngine runs these modules until the context ends or one of them fails.

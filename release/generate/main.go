@@ -1,11 +1,15 @@
-// Command generate writes a manifest that is generated from release/: the policies of the guard, those for Rollouts, or
-// the rules in the definition of Rollouts that controller-gen has written. The comment at the head of the file stays.
+// Command generate writes a manifest that is generated from release/: the policies of the guard, the webhooks of the
+// gate, the policies for Rollouts, or the rules in the definition of Rollouts that controller-gen has written. The
+// comment at the head of the file stays.
 package main
 
 import (
 	"bytes"
 	"fmt"
 	"os"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/kruise/admission"
@@ -29,6 +33,8 @@ func generate(what, file string) error {
 	switch what {
 	case "guard":
 		body, err = guard.YAML(guard.Policies(guard.Options{}, "v1", "v1"))
+	case "gate":
+		body, err = gateWebhooks()
 	case "rollouts":
 		body, err = guard.YAML(admission.Policies())
 	case "definition":
@@ -40,4 +46,16 @@ func generate(what, file string) error {
 		return err
 	}
 	return os.WriteFile(file, append(head[:len(head):len(head)], body...), 0o644)
+}
+
+// gateWebhooks returns the gate for clusters without mutating admission policies, for the names of deploy/rbac.
+func gateWebhooks() ([]byte, error) {
+	service := &admissionv1.ServiceReference{Namespace: "slipway", Name: "slipway-webhook", Path: new("/mutate"),
+		Port: new(int32(443))}
+	object, err := guard.Object(guard.Webhooks(guard.Options{Name: guard.GateOf("slipway")},
+		admissionv1.WebhookClientConfig{Service: service}))
+	if err != nil {
+		return nil, err
+	}
+	return guard.YAML([]*unstructured.Unstructured{object})
 }

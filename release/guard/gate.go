@@ -6,9 +6,11 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/hold"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout/traffic"
 )
@@ -137,6 +139,9 @@ const (
 	waitOpen   = 3
 )
 
+// GateOf returns the name of the configuration of the gate's webhooks for the engine of a namespace.
+func GateOf(namespace string) string { return "slipway-gate-" + namespace }
+
 // Webhooks returns the gate for a cluster without mutating policies: the same conditions, and a server that decides.
 // The webhooks match no edit that cannot move a pod, so that workloads can be scaled and edited otherwise while no
 // server runs.
@@ -145,6 +150,7 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 	out := &admission.MutatingWebhookConfiguration{}
 	out.APIVersion, out.Kind = admission.SchemeGroupVersion.String(), "MutatingWebhookConfiguration"
 	out.Name, out.Labels = o.Name, map[string]string{LabelGuard: o.Name}
+	out.Annotations = map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))}
 	hook := func(name string, match *admission.MatchResources,
 		conditions []admission.MatchCondition) *admission.MutatingWebhook {
 		w := admission.MutatingWebhook{Name: name + ".gate.slipway.io", ClientConfig: client,
@@ -173,6 +179,16 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 		hook(commandsName+".rollouts", rolloutMatch("/status"), []admission.MatchCondition{o.notTheEngine()})
 	}
 	return out
+}
+
+// Object returns a configuration of webhooks as it is applied.
+func Object(configuration *admission.MutatingWebhookConfiguration) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configuration)
+	if err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return &unstructured.Unstructured{Object: content}, nil
 }
 
 // withDefaults returns the options with the defaults filled in.

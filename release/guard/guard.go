@@ -28,6 +28,7 @@ import (
 )
 
 //go:generate go run ../generate guard ../../deploy/guard/policies.yaml
+//go:generate go run ../generate gate ../../deploy/guard/webhooks.yaml
 
 const (
 	// DefaultName is the default prefix of the policies' names.
@@ -174,8 +175,11 @@ func (o Options) otherClients() []admission.MatchCondition {
 	return []admission.MatchCondition{{Name: "not-repaired", Expression: hold.NotRepaired}, o.notTheEngine()}
 }
 
+// conditionNotTheEngine is the name of the condition that lets the edits of identities pass.
+const conditionNotTheEngine = "not-the-engine"
+
 func (o Options) notTheEngine() admission.MatchCondition {
-	return admission.MatchCondition{Name: "not-the-engine",
+	return admission.MatchCondition{Name: conditionNotTheEngine,
 		Expression: notOneOf(slices.Compact(slices.Sorted(slices.Values(o.Identities))))}
 }
 

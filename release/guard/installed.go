@@ -8,10 +8,12 @@ import (
 	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/phrase"
@@ -167,6 +169,69 @@ func (i Installed) Passes(user, namespace string) bool {
 // Gates reports whether the installation includes the gate.
 func (i Installed) Gates() bool {
 	return slices.ContainsFunc(Gated(true), func(name string) bool { return i.Version[name] != "" })
+}
+
+// WebhookIdentities returns the users whose edits are not sent to the gate's webhooks.
+func WebhookIdentities(have *admission.MutatingWebhookConfiguration) (identities []string) {
+	if json.Unmarshal([]byte(have.Annotations[AnnotationIdentities]), &identities) != nil {
+		return nil
+	}
+	return identities
+}
+
+// WebhookProblems returns how a configuration of the gate's webhooks on a cluster differs from the wanted one, except
+// in what an administrator decides: the namespaces, the users whose edits pass, and the CA.
+func WebhookProblems(have, want *admission.MutatingWebhookConfiguration) (problems []string) {
+	found := map[string]admission.MutatingWebhook{}
+	for _, w := range have.Webhooks {
+		found[w.Name] = w
+	}
+	for _, w := range want.Webhooks {
+		h, is := found[w.Name]
+		switch {
+		case !is:
+			problems = append(problems, "it lacks the webhook "+w.Name)
+		case !sameWebhook(h, w):
+			problems = append(problems, "its webhook "+w.Name+" is of another version of Slipway")
+		case !sameClient(h.ClientConfig, w.ClientConfig):
+			problems = append(problems, "its webhook "+w.Name+" calls another server: "+ClientText(h.ClientConfig))
+		}
+	}
+	return problems
+}
+
+// sameWebhook compares what a webhook is called for, and what happens if it does not answer.
+func sameWebhook(have, want admission.MutatingWebhook) bool {
+	decided := func(w admission.MutatingWebhook) admission.MutatingWebhook {
+		others := slices.DeleteFunc(slices.Clone(w.MatchConditions), func(c admission.MatchCondition) bool {
+			return c.Name == conditionNotTheEngine
+		})
+		return admission.MutatingWebhook{Rules: w.Rules, ObjectSelector: w.ObjectSelector, MatchConditions: others,
+			FailurePolicy: w.FailurePolicy}
+	}
+	return equality.Semantic.DeepEqual(decided(withDefaults(have)), decided(withDefaults(want)))
+}
+
+// withDefaults returns a webhook as API servers store it.
+func withDefaults(w admission.MutatingWebhook) admission.MutatingWebhook {
+	if w.ObjectSelector == nil {
+		w.ObjectSelector = &metav1.LabelSelector{}
+	}
+	return w
+}
+
+// sameClient reports whether two webhooks call the same address.
+func sameClient(have, want admission.WebhookClientConfig) bool {
+	have.CABundle, want.CABundle = nil, nil
+	return equality.Semantic.DeepEqual(have, want)
+}
+
+// ClientText names the address of a webhook.
+func ClientText(c admission.WebhookClientConfig) string {
+	if c.Service != nil {
+		return "Service " + c.Service.Namespace + "/" + c.Service.Name
+	}
+	return ptr.Deref(c.URL, "none")
 }
 
 // gatedKind and namedKind are prefixes of the names of what the gate holds: by the label, and by the Rollouts

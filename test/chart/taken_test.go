@@ -106,7 +106,7 @@ func (r grantedRule) revoke(t *testing.T) {
 			r.installation.write(t, role, left)
 		}
 	}
-	account := r.installation.account(t)
+	account := r.installation.account(t, r.component())
 	require.Eventually(t, func() bool {
 		return !slices.ContainsFunc(r.permissions, func(p authorizationv1.ResourceAttributes) bool {
 			return account.MayDo(t, p)
@@ -169,10 +169,19 @@ func (i *installation) write(t *testing.T, role *unstructured.Unstructured, rule
 	require.NoError(t, err)
 }
 
-// account returns the account of the release's pods.
-func (i *installation) account(t testing.TB) harness.Account {
+// account returns the account of a component's pods.
+func (i *installation) account(t testing.TB, component string) harness.Account {
 	t.Helper()
-	return i.stack.Login(t, i.namespace, i.deployment("worker").Spec.Template.Spec.ServiceAccountName)
+	return i.stack.Login(t, i.namespace, i.deployment(component).Spec.Template.Spec.ServiceAccountName)
+}
+
+// component returns the component to which a role of deploy/rbac is granted.
+func (r grantedRule) component() string {
+	suffix := r.roleSuffix()
+	if strings.HasPrefix(suffix, "-server") || suffix == "-webhooks" || suffix == "-definitions" {
+		return "server"
+	}
+	return "worker"
 }
 
 // unreported returns the permissions that a text does not name, in the wording of Slipway or of the API server.
@@ -283,7 +292,7 @@ func TestSoakEveryMissingCentrePermission_IsReported(t *testing.T) {
 	p := harness.NewPrivateStack(t)
 	apps, home := p.Namespace(t, "apps"), p.Namespace(t, "home")
 	content := engineValues(p.Stack, p.TemporalNamespace(t), p.Namespace(t, "servings"), apps)
-	content["rollouts"] = map[string]any{"enabled": true}
+	content["rollouts"], content["rbac"] = map[string]any{"enabled": true}, map[string]any{"byServer": true}
 	centre := install(t, p.Stack, home, content)
 	table := centre.centreRules()
 	for _, r := range table {

@@ -95,6 +95,20 @@ func TestInvalidValues_AreReported(t *testing.T) {
 			"guard.namespaceSelector has no effect without guard.install"},
 		{"GateWithoutRollouts", "guard.install=true,crds.kruise=false",
 			"guard.gate needs the definition of Rollouts, which crds.kruise: false leaves out"},
+		{"ServersWithoutAccount", "serviceAccount.create=false,serviceAccount.name=a",
+			"set serviceAccount.server.name to an existing account of its own for servers"},
+		{"OneAccount", "serviceAccount.server.name=a,serviceAccount.name=a",
+			"servers must not have the rights of workers on workloads"},
+		{"AdministratorsPods", "watchNamespaces={shop,kube-system}", "becomes an administrator of the cluster"},
+		{"DefinitionsByServer", "rollouts.enabled=true,crds.install=false,crds.byServer=true",
+			"let servers register it too (rbac.byServer: true)"},
+		{"UnknownCA", "rollouts.enabled=true,rollouts.webhook.tlsSecret.name=tls", "Set rollouts.webhook.caBundle"},
+		{"CAWithoutSecret", "rollouts.enabled=true,rollouts.webhook.caBundle=x", "set tlsSecret too"},
+		{"TwoCAs", "rollouts.webhook.certManager.issuerRef.name=a,rollouts.webhook.tlsSecret.name=tls",
+			"leave out tlsSecret and caBundle"},
+		{"IssuerByServer", "rbac.byServer=true,rollouts.webhook.certManager.issuerRef.name=a",
+			"have no effect with rbac.byServer"},
+		{"PartyByServer", "mode=party,party.name=alice,rbac.byServer=true", "rbac.byServer belongs to the engine"},
 		{"AccountWithoutName", "serviceAccount.create=false", "set serviceAccount.name to an existing account"},
 		{"OwnFlag", "server.extraArgs={--listen=:9999}",
 			"server.extraArgs has --listen, which the chart sets by itself"},
@@ -140,7 +154,7 @@ func TestValuesSchema_DescribesEveryValue(t *testing.T) {
 			}
 			assert.Equal(t, false, property["additionalProperties"], at)
 			if value, is := have[name].(map[string]any); is && !strings.Contains(at, ".resources") &&
-				!strings.HasSuffix(at, "namespaceSelector") {
+				!strings.HasSuffix(at, "namespaceSelector") && !strings.HasSuffix(at, "issuerRef") {
 				compare(at, property, value)
 			}
 		}
@@ -266,7 +280,8 @@ func TestDefinitions_AreKept_OnUninstall(t *testing.T) {
 		assert.Equal(t, []string{asJSON(t, object.Object["spec"])}, specs, object.GetName())
 	}
 	assert.Len(t, names, 8)
-	converted := find(t, render(t, "--set", "rollouts.enabled=true"), "CustomResourceDefinition", definition.Name)
+	converted := find(t, render(t, "--set", "rollouts.enabled=true,rbac.byServer=true"), "CustomResourceDefinition",
+		definition.Name)
 	assert.JSONEq(t,
 		`{"strategy":"Webhook","webhook":{"clientConfig":{"service":{"name":"slipway-webhook","namespace":"slipway","path":"/convert","port":443}},`+
 			`"conversionReviewVersions":["v1"]}}`, asJSON(t, converted.Object["spec"].(map[string]any)["conversion"]))

@@ -80,15 +80,13 @@ func (d *declared) edit(patch string) {
 	require.NoError(d.t, err)
 }
 
-// Three servers see the same change and the same approval: one release begins, and the approval is recorded once.
-func TestLongKubectlRelease_BeginsOnce_WithThreeServers(t *testing.T) {
+// Three workers see the same change and the same approval: one release begins, and the approval is recorded once.
+func TestLongKubectlRelease_BeginsOnce_WithThreeWorkers(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e, g := harness.StartGuarded(t)
 	for range 2 {
-		e.Server(harness.Options{Args: []string{"--listen", "127.0.0.1:" + harness.FreePort(t), "--kuscia-listen",
-			"127.0.0.1:" + harness.FreePort(t),
-			"--kuscia-grpc-listen", "127.0.0.1:" + harness.FreePort(t)}})
+		e.Worker(harness.Options{})
 	}
 	for range 3 {
 		d := declare(t, e, g, deploymentCell(strategy.StylePartition, harness.NoProvider), nil)

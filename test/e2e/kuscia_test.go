@@ -25,7 +25,7 @@ import (
 func TestKusciaAPI_AnswersOnThreeListeners(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Kubeconfig: func(e *harness.Engine) string {
-		return e.Account(t, "centre.yaml", e.Home).Kubeconfig
+		return e.EngineAccount(t, e.Home).Kubeconfig
 	}})
 	name := harness.RandomName("image")
 	image := `{"name":"` + name +

@@ -19,7 +19,7 @@ import (
 )
 
 // hosted is a party with its own worker, which has only the permissions of deploy/rbac/party.yaml in one namespace. The
-// centre has only those of deploy/rbac/centre.yaml.
+// centre has only those of deploy/rbac/server.yaml, by-server.yaml and centre.yaml.
 type hosted struct {
 	*harness.Engine
 	t      *testing.T
@@ -32,7 +32,7 @@ func newHosted(t *testing.T) *hosted {
 	t.Helper()
 	h := &hosted{t: t}
 	h.Engine = harness.Start(t, harness.Options{Kubeconfig: func(e *harness.Engine) string {
-		h.centre = e.Account(t, "centre.yaml", e.Home)
+		h.centre = e.EngineAccount(t, e.Home)
 		return h.centre.Kubeconfig
 	}})
 	h.alice = h.Account(t, "party.yaml", h.Apps)

@@ -22,7 +22,7 @@ type partiesWithWorkers struct {
 func newPartiesWithWorkers(t *testing.T) *partiesWithWorkers {
 	t.Helper()
 	e := harness.Start(t, harness.Options{Kubeconfig: func(e *harness.Engine) string {
-		return e.Account(t, "centre.yaml", e.Home).Kubeconfig
+		return e.EngineAccount(t, e.Home).Kubeconfig
 	}})
 	a := &partiesWithWorkers{twoParties: newTwoParties(t, e), accounts: map[string]harness.Account{},
 		workers: map[string]*harness.Process{}}

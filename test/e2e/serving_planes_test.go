@@ -35,7 +35,7 @@ func newThreeClusters(t *testing.T) *threeClusters {
 		clusters[name] = harness.NewPrivateStack(t).Stack
 	}
 	e := harness.Start(t, harness.Options{Kubeconfig: func(e *harness.Engine) string {
-		return e.Account(t, "centre.yaml", e.Home).Kubeconfig
+		return e.EngineAccount(t, e.Home).Kubeconfig
 	}})
 	p := &threeClusters{twoParties: &twoParties{Engine: e, t: t, alice: names[0], bob: names[1]},
 		work: map[string]func() *harness.Process{}}

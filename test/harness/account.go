@@ -49,9 +49,28 @@ func (s Stack) Account(t testing.TB, manifest, namespace string) Account {
 	return s.Login(t, namespace, account)
 }
 
+// engineAccount is the account of `slipway dev` in tests.
+const engineAccount = "slipway"
+
+// EngineAccount is the account of an engine in one process: with the permissions of servers, which also install the
+// definitions and register their webhooks, and of workers of the centre.
+func (s Stack) EngineAccount(t testing.TB, namespace string) Account {
+	t.Helper()
+	for _, manifest := range []string{"server.yaml", "by-server.yaml", "centre.yaml"} {
+		s.grantTo(t, manifest, namespace, engineAccount)
+	}
+	return s.Login(t, namespace, engineAccount)
+}
+
 // Grant applies a manifest of deploy/rbac as Account does and returns the name of its ServiceAccount, "" if it has
 // none.
 func (s Stack) Grant(t testing.TB, manifest, namespace string) (account string) {
+	t.Helper()
+	return s.grantTo(t, manifest, namespace, "")
+}
+
+// grantTo is Grant with another account as the subject of all bindings, unless it is "".
+func (s Stack) grantTo(t testing.TB, manifest, namespace, subject string) (account string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "rbac", manifest))
 	require.NoError(t, err)
@@ -65,7 +84,7 @@ func (s Stack) Grant(t testing.TB, manifest, namespace string) (account string) 
 		if object.GetKind() == "ServiceAccount" {
 			account = object.GetName()
 		}
-		s.grant(t, object, namespace)
+		s.grant(t, object, namespace, subject)
 	}
 	return account
 }
@@ -82,11 +101,14 @@ func (s Stack) ensureSharedNamespace(t testing.TB, name string) {
 	ensureNamespace(t, s.Kube, name)
 }
 
-func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace string) {
+func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace, account string) {
 	t.Helper()
 	if subjects, there, _ := unstructured.NestedSlice(object.Object, "subjects"); there {
 		for _, subject := range subjects {
 			subject.(map[string]any)["namespace"] = namespace
+			if account != "" {
+				subject.(map[string]any)["name"] = account
+			}
 		}
 		require.NoError(t, unstructured.SetNestedSlice(object.Object, subjects, "subjects"))
 	}

@@ -22,9 +22,9 @@ func TestManifestIsCurrent(t *testing.T) {
 }
 
 // The engine's role names each policy: the engine may write no other.
-func TestCentreRole_NamesEveryPolicy(t *testing.T) {
+func TestRoleByServer_NamesEveryPolicy(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../deploy/rbac/centre.yaml")
+	text, err := os.ReadFile("../../../deploy/rbac/by-server.yaml")
 	require.NoError(t, err)
 	for _, policy := range admission.Policies() {
 		require.Contains(t, string(text), policy.GetName())

@@ -19,6 +19,9 @@
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
 {{- fail "serviceAccount.create is false: set serviceAccount.name to an existing account" -}}
 {{- end -}}
+{{- if has "kube-system" $v.watchNamespaces -}}
+{{- fail "watchNamespaces has kube-system: who may change its pods becomes an administrator of the cluster. Release its workloads in another way" -}}
+{{- end -}}
 {{- if $v.guard.install -}}{{- include "slipway.check.guard" . -}}{{- end -}}
 {{- range $component := fromJsonArray (include "slipway.components" .) -}}{{- include "slipway.check.args" (list $ $component) -}}{{- end -}}
 {{- end -}}
@@ -34,6 +37,13 @@
 {{- if and $v.crds.install $v.crds.byServer -}}
 {{- fail "crds.install and crds.byServer both install the definitions: set one of them to false" -}}
 {{- end -}}
+{{- if and (not $v.serviceAccount.create) $v.serviceAccount.name (not $v.serviceAccount.server.name) -}}
+{{- fail "serviceAccount.create is false: set serviceAccount.server.name to an existing account of its own for servers" -}}
+{{- end -}}
+{{- if eq (include "slipway.serviceAccount" (list . "server")) (include "slipway.serviceAccount" (list . "worker")) -}}
+{{- fail "serviceAccount.name and serviceAccount.server.name are one account: servers must not have the rights of workers on workloads" -}}
+{{- end -}}
+{{- include "slipway.check.webhook" . -}}
 {{- if and $v.kuscia.enabled (not (and $v.kuscia.tlsSecret.name $v.kuscia.tokenSecret.name)) -}}
 {{- fail "kuscia.enabled needs kuscia.tlsSecret (certificate and key) and kuscia.tokenSecret" -}}
 {{- end -}}
@@ -51,10 +61,26 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "slipway.check.webhook" -}}
+{{- $v := .Values -}}{{- $webhook := $v.rollouts.webhook -}}
+{{- if and (include "slipway.registersWebhook" .) $v.crds.byServer -}}
+{{- fail "crds.byServer installs the definition of Rollouts without a webhook for conversion: let servers register it too (rbac.byServer: true), or set rollouts.webhook.enabled to false" -}}
+{{- end -}}
+{{- if and $v.rbac.byServer (or $webhook.caBundle $webhook.certManager.issuerRef) -}}
+{{- fail "rollouts.webhook.caBundle and certManager have no effect with rbac.byServer: true, since servers register the webhooks" -}}
+{{- end -}}
+{{- if and $webhook.certManager.issuerRef (or $webhook.tlsSecret.name $webhook.caBundle) -}}
+{{- fail "rollouts.webhook.certManager makes the certificate and its CA: leave out tlsSecret and caBundle" -}}
+{{- end -}}
+{{- if and $webhook.caBundle (not $webhook.tlsSecret.name) -}}
+{{- fail "rollouts.webhook.caBundle is the CA of rollouts.webhook.tlsSecret: set tlsSecret too" -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "slipway.check.party" -}}
 {{- $v := .Values -}}
 {{- if not $v.party.name -}}{{- fail "mode party runs the workers of one party: set party.name" -}}{{- end -}}
-{{- range $name, $on := dict "rollouts.enabled" $v.rollouts.enabled "kuscia.enabled" $v.kuscia.enabled "crds.byServer" $v.crds.byServer
+{{- range $name, $on := dict "rollouts.enabled" $v.rollouts.enabled "kuscia.enabled" $v.kuscia.enabled "crds.byServer" $v.crds.byServer "rbac.byServer" $v.rbac.byServer
   "temporalSchema.enabled" $v.temporalSchema.enabled
   "rbac.approver" $v.rbac.approver "monitoring.serviceMonitor.enabled" $v.monitoring.serviceMonitor.enabled -}}
 {{- if $on -}}{{- fail (printf "%s belongs to the engine: leave it out in mode party, which runs workers only" $name) -}}{{- end -}}

@@ -27,23 +27,25 @@
 {{ end -}}
 
 {{/*
-The roles and bindings of a manifest of deploy/rbac, for the account of this release:
+The roles and bindings of a manifest of deploy/rbac, for an account of this release:
 
   root        .
   file        its name
   namespaces  the names that its namespaces have here
   omit        names that are left out (optional)
   secrets     names of the Secrets that it grants (optional)
-  bindIn      namespaces that its ClusterRoleBinding is limited to, as RoleBindings (optional)
+  component   whose account it is for; default: worker
+  bindIn      namespaces in which its RoleBindings of ClusterRoles are made (optional)
 */}}
 {{- define "slipway.rbac" -}}
 {{- $root := .root -}}{{- $omit := default list .omit -}}{{- $secrets := .secrets -}}{{- $namespaces := .namespaces -}}{{- $bindIn := .bindIn -}}
 {{- $prefix := include "slipway.scopedName" $root -}}
-{{- $account := dict "kind" "ServiceAccount" "name" (include "slipway.serviceAccount" $root) "namespace" $root.Release.Namespace -}}
+{{- $account := dict "kind" "ServiceAccount" "name" (include "slipway.serviceAccount" (list $root (default "worker" .component))) "namespace" $root.Release.Namespace -}}
 {{- range $object := (fromJson (include "slipway.manifest" (list $root (printf "files/rbac/%s.yaml" .file)))).items -}}
 {{- if not (or (has $object.kind (list "Namespace" "ServiceAccount")) (has $object.metadata.name $omit)) -}}
 {{- $_ := set $object.metadata "name" (regexReplaceAll "^slipway" $object.metadata.name $prefix) -}}
-{{- if $object.metadata.namespace -}}
+{{- $inEach := and $bindIn (eq $object.kind "RoleBinding") (eq $object.roleRef.kind "ClusterRole") -}}
+{{- if and $object.metadata.namespace (not $inEach) -}}
 {{- $unknown := printf "%s has a namespace %s that the chart doesn't know" $.file $object.metadata.namespace -}}
 {{- $_ := set $object.metadata "namespace" (required $unknown (get $namespaces $object.metadata.namespace)) -}}
 {{- end -}}
@@ -57,8 +59,7 @@ The roles and bindings of a manifest of deploy/rbac, for the account of this rel
 {{- end -}}
 {{- if and $secrets (has "secrets" $rule.resources) -}}{{- $_ := set $rule "resourceNames" $secrets -}}{{- end -}}
 {{- end -}}
-{{- if and $bindIn (eq $object.kind "ClusterRoleBinding") -}}
-{{- $_ := set $object "kind" "RoleBinding" -}}
+{{- if $inEach -}}
 {{- range $namespace := $bindIn -}}
 {{- $_ := set $object.metadata "namespace" $namespace -}}
 {{ include "slipway.labelled" (list $root $object) }}

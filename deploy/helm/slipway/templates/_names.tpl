@@ -32,10 +32,16 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
+{{/* (list . "server"): the account of a component. Workers change workloads, so the guard lets only their account pass. */}}
 {{- define "slipway.serviceAccount" -}}
-{{- $default := include "slipway.fullname" . -}}
-{{- if eq .Values.mode "party" -}}{{- $default = printf "%s-party" $default -}}{{- end -}}
-{{- default $default .Values.serviceAccount.name -}}
+{{- $root := index . 0 -}}
+{{- $name := include "slipway.fullname" $root -}}
+{{- if eq (index . 1) "server" -}}
+{{- default (printf "%s-server" $name) $root.Values.serviceAccount.server.name -}}
+{{- else -}}
+{{- if eq $root.Values.mode "party" -}}{{- $name = printf "%s-party" $name -}}{{- end -}}
+{{- default $name $root.Values.serviceAccount.name -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "slipway.image" -}}
@@ -56,6 +62,17 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{- define "slipway.hasWebhook" -}}
 {{- if and (include "slipway.isEngine" .) .Values.rollouts.enabled .Values.rollouts.webhook.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{/* The chart registers the webhooks, unless servers do. */}}
+{{- define "slipway.registersWebhook" -}}
+{{- if and (include "slipway.hasWebhook" .) (not .Values.rbac.byServer) -}}true{{- end -}}
+{{- end -}}
+
+{{/* The version of mutating admission policies that the cluster serves; nothing if it serves none. */}}
+{{- define "slipway.mutating" -}}
+{{- if semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version -}}v1
+{{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}v1beta1{{- end -}}
 {{- end -}}
 
 {{- define "slipway.hasKuscia" -}}{{- if and (include "slipway.isEngine" .) .Values.kuscia.enabled -}}true{{- end -}}{{- end -}}

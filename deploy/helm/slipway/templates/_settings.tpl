@@ -31,6 +31,9 @@ current.
 {{- if include "slipway.isEngine" . }}
 - --namespace={{ .Release.Namespace }}
 - --serving-namespace={{ .Values.servingNamespace.name }}
+{{- with .Values.engineName }}
+- --engine-name={{ . }}
+{{- end }}
 {{- end }}
 - --log-level={{ .Values.log.level }}
 - --log-format={{ .Values.log.format }}
@@ -60,9 +63,6 @@ current.
 {{- end }}
 - --temporal-ui={{ .Values.temporal.ui }}
 - --install-crds={{ .Values.crds.byServer }}
-{{- with .Values.engineName }}
-- --engine-name={{ . }}
-{{- end }}
 {{- if include "slipway.hasKuscia" . }}
 - --kuscia-listen=:8082
 - --kuscia-grpc-listen=:8083
@@ -81,17 +81,18 @@ current.
 {{- if include "slipway.hasWebhook" . }}
 - --webhook-listen=:9443
 - --webhook-service={{ .Release.Namespace }}/{{ $name }}-webhook:{{ .Values.rollouts.webhook.port }}
-{{- with .Values.rollouts.webhook.tlsSecret }}{{- if .name }}
-- --webhook-cert-file=/etc/slipway/webhook-tls/{{ .certKey }}
-- --webhook-key-file=/etc/slipway/webhook-tls/{{ .keyKey }}
-{{- end }}{{- end }}
+- --register-webhooks={{ .Values.rbac.byServer }}
+{{- if include "slipway.webhookSecret" . }}
+{{- $keys := .Values.rollouts.webhook.tlsSecret }}
+{{- if not $keys.name }}{{- $keys = dict "certKey" "tls.crt" "keyKey" "tls.key" }}{{- end }}
+- --webhook-cert-file=/etc/slipway/webhook-tls/{{ $keys.certKey }}
+- --webhook-key-file=/etc/slipway/webhook-tls/{{ $keys.keyKey }}
+{{- end }}
 {{- with .Values.rollouts.webhook.clientCASecret }}{{- if .name }}
 - --webhook-client-ca-file=/etc/slipway/webhook-client-ca/{{ .key }}
 {{- end }}{{- end }}
 {{- end }}
-{{- if .Values.rollouts.enabled }}
-- --gate={{ .Values.rollouts.gate }}
-{{- end }}
+- --gate={{ ternary .Values.rollouts.gate "off" .Values.rollouts.enabled }}
 {{- end -}}
 
 {{- define "slipway.settings.worker" -}}
@@ -145,7 +146,7 @@ kuscia-ca: {{ ternary $v.kuscia.caSecret.name "" (eq $v.kuscia.protocol "MTLS") 
 kuscia-token: {{ $v.kuscia.tokenSecret.name | quote }}
 {{- end }}
 {{- if include "slipway.hasWebhook" (index . 0) }}
-webhook-tls: {{ $v.rollouts.webhook.tlsSecret.name | quote }}
+webhook-tls: {{ include "slipway.webhookSecret" (index . 0) | quote }}
 webhook-client-ca: {{ $v.rollouts.webhook.clientCASecret.name | quote }}
 {{- end }}
 {{- else }}

@@ -31,7 +31,7 @@ spec:
       annotations: {{- toYaml . | nindent 8 }}
       {{- end }}
     spec:
-      serviceAccountName: {{ include "slipway.serviceAccount" $root }}
+      serviceAccountName: {{ include "slipway.serviceAccount" (list $root $component) }}
       automountServiceAccountToken: true
       # For a Service named slipway, Kubernetes would set variables in pods that look like settings.
       enableServiceLinks: false
@@ -101,7 +101,13 @@ spec:
       {{- range $folder, $secret := fromYaml (include "slipway.secrets" .) }}
       {{- if $secret }}
       - name: {{ $folder }}
-        secret: {secretName: {{ $secret }}, defaultMode: 0440}
+        secret:
+          secretName: {{ $secret }}
+          defaultMode: 0440
+          {{- if and (eq $folder "webhook-tls") (not $root.Values.rollouts.webhook.tlsSecret.name) }}
+          # Without the key of the CA.
+          items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+          {{- end }}
       {{- end }}
       {{- end }}
       {{- if and (eq $component "worker") (or $root.Values.policy $root.Values.servings.policy $root.Values.builds.policy) }}

@@ -1,0 +1,132 @@
+package guard
+
+import (
+	"context"
+	"strings"
+
+	admission "k8s.io/api/admissionregistration/v1"
+
+	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/guard"
+	rollouts "slipway.io/slipway/release/kruise/admission"
+	"slipway.io/slipway/release/phrase"
+)
+
+// byAdministrator is what to do about a missing part of the gate.
+const byAdministrator = "an administrator has to install it (the Helm chart, or slipway guard install)"
+
+// Check returns what is wrong with the webhook of the gate that an administrator has installed, for a server at this
+// address, whose certificate chain is in place of the CA; "" for nothing. It writes nothing.
+func (g *Gate) Check(ctx context.Context, client admission.WebhookClientConfig) (problem string, err error) {
+	c, err := connectTo(ctx, g.Config)
+	if err != nil {
+		return "", err
+	}
+	all, err := c.Gates(ctx, g.Name)
+	if err != nil {
+		return "", err
+	}
+	object := "MutatingWebhookConfiguration " + g.Name
+	switch needed := g.needsWebhook(c); {
+	case len(all) == 0 && needed:
+		return "the " + object + " is missing, so that changes of workloads which Rollouts name are not held: " +
+			byAdministrator, nil
+	case len(all) == 0:
+		return "", nil
+	case !needed:
+		return "the " + object + " is not needed: admission policies hold workloads, or --gate is off. Delete it", nil
+	}
+	have := &all[0]
+	identities := guard.WebhookIdentities(have)
+	g.published.Store(&identities)
+	want := guard.Webhooks(guard.Options{Name: g.Name, Identities: identities, NoRollouts: !c.hasRollouts}, client)
+	problems := guard.WebhookProblems(have, want)
+	for _, w := range have.Webhooks {
+		wrong := kube.CheckTrust(w.ClientConfig.CABundle, client.CABundle, kube.WebhookHost(client))
+		if wrong != nil && len(problems) == 0 {
+			problems = append(problems, wrong.Error())
+		}
+	}
+	if len(problems) > 0 {
+		return "the " + object + " is not this engine's: " + strings.Join(problems, ", ") + ": " + byAdministrator, nil
+	}
+	return "", nil
+}
+
+// needsWebhook reports whether the webhook holds workloads on this cluster.
+func (g *Gate) needsWebhook(c *cluster) bool {
+	return g.Mode == settings.GateWebhook || g.Mode == settings.GateAuto && c.policies.Mutating == ""
+}
+
+// CheckPolicies returns what the cluster lacks of the admission policies that hold workloads for Rollouts, and of those
+// that check Rollouts themselves. It writes nothing.
+func (g *Gate) CheckPolicies(ctx context.Context) (problems []string, err error) {
+	c, err := connectTo(ctx, g.Config)
+	if err != nil || !c.hasRollouts {
+		return nil, err
+	}
+	if c.policies.Mutating != "" && (g.Mode == settings.GateAuto || g.Mode == settings.GatePolicy) {
+		if problems, err = c.gateProblems(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if c.policies.Validating == "" {
+		return problems, nil
+	}
+	missing, err := c.missingRolloutPolicies(ctx)
+	if len(missing) > 0 {
+		problems = append(problems, "the cluster lacks "+phrase.List(missing, 3)+" (deploy/rollouts), which check "+
+			"Rollouts: an administrator has to install them")
+	}
+	return problems, err
+}
+
+// gateProblems returns why no installation of the guard holds all workloads that Rollouts name.
+func (c *cluster) gateProblems(ctx context.Context) (problems []string, err error) {
+	found, err := c.Guards(ctx, c.policies, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range guard.Find(found) {
+		if !i.Gates() {
+			continue
+		}
+		var lacking []string
+		for _, kind := range guard.Gated(true) {
+			if state := stateOf(i, kind); state != guarded {
+				lacking = append(lacking, kind+" ("+state+")")
+			}
+		}
+		if len(lacking) == 0 {
+			return nil, nil
+		}
+		problems = append(problems, "the gate "+i.Name+" is incomplete: "+phrase.List(lacking, 3)+": run `slipway "+
+			"guard install` again")
+	}
+	if len(problems) == 0 {
+		problems = []string{"the gate is not installed, so that changes of workloads which Rollouts name are not " +
+			"held: " + byAdministrator}
+	}
+	return problems, nil
+}
+
+// missingRolloutPolicies returns the policies and bindings of deploy/rollouts that the cluster lacks.
+func (c *cluster) missingRolloutPolicies(ctx context.Context) (missing []string, err error) {
+	there := map[string]bool{}
+	for _, resource := range (kube.PolicyVersions{Validating: c.policies.Validating}).Resources() {
+		list, err := c.List(ctx, resource, "", "")
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			there[list[i].GetKind()+" "+list[i].GetName()] = true
+		}
+	}
+	for _, policy := range rollouts.Policies() {
+		if name := policy.GetKind() + " " + policy.GetName(); !there[name] {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
+}
