@@ -4,7 +4,7 @@ import (
 	"context"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/execution"
@@ -52,7 +52,7 @@ func (a *Activities) checkOrigin(ctx context.Context, in origin.Request) (refusa
 
 // record returns the record of that name; nil if there is none.
 func (a *Activities) record(ctx context.Context, name string) (*v1alpha1.ReleaseRecord, error) {
-	if name == "" || len(path.IsValidPathSegmentName(name)) > 0 { // no object can have it
+	if name == "" || len(content.IsPathSegmentName(name)) > 0 { // no object can have it
 		return nil, nil
 	}
 	record, err := a.store.GetRelease(ctx, name)

@@ -71,8 +71,8 @@ func Renew(old Material, hosts []string, now time.Time) (Material, error) {
 	return m, err
 }
 
-// renewAuthority makes a new CA if there is none that signs for the hosts and lasts, and drops CAs that no process has a
-// certificate of any longer. It returns the trusted CAs, newest first, and the key of the newest.
+// renewAuthority makes a new CA if there is none that signs for the hosts and lasts, and drops CAs that no process has
+// a certificate of any longer. It returns the trusted CAs, newest first, and the key of the newest.
 func (m Material) renewAuthority(hosts []string, now time.Time) (cas []*x509.Certificate, key *ecdsa.PrivateKey,
 	err error) {
 	cas, key = m.authority(now)

@@ -40,7 +40,8 @@ func TestAuthorities_AreReadAgain(t *testing.T) {
 	text, err := os.ReadFile(first.File)
 	require.NoError(t, err)
 	require.Equal(t, string(text), current().PEM, "neither the key nor the comments")
-	require.Same(t, current().Pool, current().Pool, "connections are kept")
+	pool := current().Pool
+	require.Same(t, pool, current().Pool, "connections are kept")
 	put(first.File, second.File)
 	require.Equal(t, 2, strings.Count(current().PEM, "BEGIN CERTIFICATE"), "without a restart")
 

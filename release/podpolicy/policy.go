@@ -56,7 +56,7 @@ func (p Policy) preset() Preset {
 }
 
 // AllowsAll reports whether the policy allows every pod template.
-func (p Policy) AllowsAll() bool { return p.preset() == Open && p.Lists.open() }
+func (p Policy) AllowsAll() bool { return p.preset() == Open && p.open() }
 
 // Violation is a rule that a pod template violates.
 type Violation struct {

@@ -164,8 +164,8 @@ func TestCheck_NamesWayToAllow_ForEarlierTemplates(t *testing.T) {
 	err := policy.Check(podpolicy.Template{Object: "Deployment shop/web", New: parsed(t, pod("", `"hostPID": true`)),
 		Live: parsed(t, pod("", "")), Earlier: true})
 	require.EqualError(t, err, "the party's policy (baseline) refuses the pods of Deployment shop/web: host "+
-		"namespaces: hostPID=true (rule baseline.hostNamespaces). This is an earlier version: to return to it, ask the party to "+
-		"allow that in --release-policy-file of its worker, or release a version that complies")
+		"namespaces: hostPID=true (rule baseline.hostNamespaces). This is an earlier version: to return to it, ask "+
+		"the party to allow that in --release-policy-file of its worker, or release a version that complies")
 }
 
 // What the engine adds to fetch a package is known by its exact form. It complies with the preset restricted if the

@@ -65,7 +65,8 @@ func TestTemporalUI_RefusesPagesOfOtherSites(t *testing.T) {
 	require.Equal(t, http.StatusOK, page.StatusCode)
 	require.NotEmpty(t, page.Cookies())
 	csrf := page.Cookies()[0]
-	fromPage := []string{"Cookie: " + csrf.Name + "=" + csrf.Value, "X-CSRF-Token: " + csrf.Value, "Content-Type: application/json"}
+	fromPage := []string{"Cookie: " + csrf.Name + "=" + csrf.Value, "X-CSRF-Token: " + csrf.Value,
+		"Content-Type: application/json"}
 	for _, ui := range []string{e.TemporalUI, own} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			path := map[string]string{http.MethodGet: workflows, http.MethodPost: approve}[method]
