@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
 
@@ -49,7 +48,7 @@ func (g *Gate) Check(ctx context.Context, client admission.WebhookClientConfig) 
 		}
 	}
 	if len(problems) > 0 {
-		return "the " + object + " is not this engine's: " + strings.Join(problems, ", ") + ": " + byAdministrator, nil
+		return "the " + object + " is not this engine's: " + phrase.List(problems, 3) + ": " + byAdministrator, nil
 	}
 	return "", nil
 }
@@ -66,10 +65,14 @@ func (g *Gate) CheckPolicies(ctx context.Context) (problems []string, err error)
 	if err != nil || !c.hasRollouts {
 		return nil, err
 	}
-	if c.policies.Mutating != "" && (g.Mode == settings.GateAuto || g.Mode == settings.GatePolicy) {
+	switch byPolicy := g.Mode == settings.GateAuto || g.Mode == settings.GatePolicy; {
+	case byPolicy && c.policies.Mutating != "":
 		if problems, err = c.gateProblems(ctx); err != nil {
 			return nil, err
 		}
+	case g.Mode == settings.GatePolicy:
+		problems = []string{"the API server has no mutating admission policies, so that changes of workloads which " +
+			"Rollouts name are not held: serve a webhook for them (--webhook-listen)"}
 	}
 	if c.policies.Validating == "" {
 		return problems, nil

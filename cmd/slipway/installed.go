@@ -89,7 +89,11 @@ func intervalFor(problem string) time.Duration {
 var installedModule = fx.Module("installed",
 	fx.Provide(newInstalled),
 	fx.Invoke(func(lc fx.Lifecycle, home *store.Store, config *rest.Config, s settings.Settings, found *installed) {
-		gate := newGate(home, config, s.Gate)
+		mode := s.Gate
+		if mode == settings.GateAuto && s.WebhookListen == "" { // no webhook holds workloads then
+			mode = settings.GatePolicy
+		}
+		gate := newGate(home, config, mode)
 		inBackground(lc, func(ctx context.Context) {
 			for again := missingInterval; pause.For(ctx, again) == nil; {
 				problems, err := gate.CheckPolicies(ctx)

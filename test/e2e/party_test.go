@@ -32,7 +32,7 @@ func newHosted(t *testing.T) *hosted {
 	t.Helper()
 	h := &hosted{t: t}
 	h.Engine = harness.Start(t, harness.Options{Kubeconfig: func(e *harness.Engine) string {
-		h.centre = e.EngineAccount(t, e.Home)
+		h.centre = e.EngineAccount(t, e.Home, e.Apps)
 		return h.centre.Kubeconfig
 	}})
 	h.alice = h.Account(t, "party.yaml", h.Apps)

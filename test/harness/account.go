@@ -53,24 +53,34 @@ func (s Stack) Account(t testing.TB, manifest, namespace string) Account {
 const engineAccount = "slipway"
 
 // EngineAccount is the account of an engine in one process: with the permissions of servers, which also install the
-// definitions and register their webhooks, and of workers of the centre.
-func (s Stack) EngineAccount(t testing.TB, namespace string) Account {
+// definitions and register their webhooks, and of workers of the centre, with the rights on TrafficRoutings in these
+// namespaces.
+func (s Stack) EngineAccount(t testing.TB, namespace string, released ...string) Account {
 	t.Helper()
+	to := grantee{namespace, engineAccount, released}
 	for _, manifest := range []string{"server.yaml", "by-server.yaml", "centre.yaml"} {
-		s.grantTo(t, manifest, namespace, engineAccount)
+		s.grantTo(t, manifest, to)
 	}
 	return s.Login(t, namespace, engineAccount)
+}
+
+// grantee is the account to which a manifest of deploy/rbac is granted.
+type grantee struct {
+	namespace string
+	// account is the subject of all bindings; "" leaves those of the manifest.
+	account string
+	// released are the namespaces in which RoleBindings of ClusterRoles are made, besides the account's own.
+	released []string
 }
 
 // Grant applies a manifest of deploy/rbac as Account does and returns the name of its ServiceAccount, "" if it has
 // none.
 func (s Stack) Grant(t testing.TB, manifest, namespace string) (account string) {
 	t.Helper()
-	return s.grantTo(t, manifest, namespace, "")
+	return s.grantTo(t, manifest, grantee{namespace: namespace})
 }
 
-// grantTo is Grant with another account as the subject of all bindings, unless it is "".
-func (s Stack) grantTo(t testing.TB, manifest, namespace, subject string) (account string) {
+func (s Stack) grantTo(t testing.TB, manifest string, to grantee) (account string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "rbac", manifest))
 	require.NoError(t, err)
@@ -84,7 +94,7 @@ func (s Stack) grantTo(t testing.TB, manifest, namespace, subject string) (accou
 		if object.GetKind() == "ServiceAccount" {
 			account = object.GetName()
 		}
-		s.grant(t, object, namespace, subject)
+		s.grant(t, object, to)
 	}
 	return account
 }
@@ -101,13 +111,14 @@ func (s Stack) ensureSharedNamespace(t testing.TB, name string) {
 	ensureNamespace(t, s.Kube, name)
 }
 
-func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace, account string) {
+func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, to grantee) {
 	t.Helper()
+	namespace := to.namespace
 	if subjects, there, _ := unstructured.NestedSlice(object.Object, "subjects"); there {
 		for _, subject := range subjects {
 			subject.(map[string]any)["namespace"] = namespace
-			if account != "" {
-				subject.(map[string]any)["name"] = account
+			if to.account != "" {
+				subject.(map[string]any)["name"] = to.account
 			}
 		}
 		require.NoError(t, unstructured.SetNestedSlice(object.Object, subjects, "subjects"))
@@ -115,16 +126,20 @@ func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace,
 	resource, known := resources[object.GetKind()]
 	require.True(t, known, "unknown kind in a manifest: %s", object.GetKind())
 	objects := s.Dynamic(t).Resource(resource)
+	where := []string{namespace}
+	if role, _, _ := unstructured.NestedStringMap(object.Object, "roleRef"); role["kind"] == "ClusterRole" {
+		require.NoError(t, unstructured.SetNestedField(object.Object, role["name"]+"-"+namespace, "roleRef", "name"))
+		where = append(where, to.released...)
+	}
 	if !strings.HasPrefix(object.GetKind(), "Cluster") {
-		object.SetNamespace(namespace)
-		_, err := objects.Namespace(namespace).Create(context.Background(), object, metav1.CreateOptions{})
-		require.NoError(t, err)
+		for _, one := range where {
+			object.SetNamespace(one)
+			_, err := objects.Namespace(one).Create(context.Background(), object, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
 		return
 	}
 	object.SetName(object.GetName() + "-" + namespace)
-	if role, there, _ := unstructured.NestedString(object.Object, "roleRef", "name"); there {
-		require.NoError(t, unstructured.SetNestedField(object.Object, role+"-"+namespace, "roleRef", "name"))
-	}
 	_, err := objects.Create(context.Background(), object, metav1.CreateOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() {

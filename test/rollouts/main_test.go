@@ -174,7 +174,7 @@ func requireEngineConverts(t *testing.T, c cluster, name string) {
 	t.Helper()
 	address := net.JoinHostPort("127.0.0.1", harness.FreePort(t))
 	e := harness.Start(t, harness.Options{Args: []string{"--webhook-listen", address},
-		Kubeconfig: func(e *harness.Engine) string { return e.EngineAccount(t, e.Home).Kubeconfig }})
+		Kubeconfig: func(e *harness.Engine) string { return e.EngineAccount(t, e.Home, e.Apps).Kubeconfig }})
 	require.Eventually(t, func() bool {
 		_, err := c.alpha().Get(context.Background(), name, metav1.GetOptions{})
 		return err == nil
