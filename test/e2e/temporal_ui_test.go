@@ -57,7 +57,7 @@ func TestTemporalUI_RefusesPagesOfOtherSites(t *testing.T) {
 	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
 	r.waitPaused(1)
 	workflows := "/api/v1/namespaces/" + e.TemporalNamespace + "/workflows"
-	approve := workflows + "/" + url.PathEscape(e.RolloutID(r.rollout.Name)) + "/signal/approve"
+	approve := workflows + "/" + url.PathEscape(r.RolloutID(r.rollout.Name)) + "/signal/approve"
 	address := strings.TrimPrefix(e.TemporalUI, "http://")
 	port := address[strings.LastIndexByte(address, ':'):]
 
@@ -65,7 +65,8 @@ func TestTemporalUI_RefusesPagesOfOtherSites(t *testing.T) {
 	require.Equal(t, http.StatusOK, page.StatusCode)
 	require.NotEmpty(t, page.Cookies())
 	csrf := page.Cookies()[0]
-	fromPage := []string{"Cookie: " + csrf.Name + "=" + csrf.Value, "X-CSRF-Token: " + csrf.Value, "Content-Type: application/json"}
+	fromPage := []string{"Cookie: " + csrf.Name + "=" + csrf.Value, "X-CSRF-Token: " + csrf.Value,
+		"Content-Type: application/json"}
 	for _, ui := range []string{e.TemporalUI, own} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			path := map[string]string{http.MethodGet: workflows, http.MethodPost: approve}[method]
