@@ -57,7 +57,7 @@ func TestTemporalUI_RefusesPagesOfOtherSites(t *testing.T) {
 	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
 	r.waitPaused(1)
 	workflows := "/api/v1/namespaces/" + e.TemporalNamespace + "/workflows"
-	approve := workflows + "/" + url.PathEscape(e.RolloutID(r.rollout.Name)) + "/signal/approve"
+	approve := workflows + "/" + url.PathEscape(r.RolloutID(r.rollout.Name)) + "/signal/approve"
 	address := strings.TrimPrefix(e.TemporalUI, "http://")
 	port := address[strings.LastIndexByte(address, ':'):]
 
