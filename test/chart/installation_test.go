@@ -91,10 +91,12 @@ func (i *installation) run(components ...string) (workers []*pod) {
 
 func (i *installation) waitReady(p *pod) {
 	i.t.Helper()
+	var last error
 	require.Eventually(i.t, func() bool {
-		return p.ready() == nil || p.Ended()
-	}, harness.Patience, harness.Tick, "a pod did not become ready: %v", p.ready)
-	require.NoError(i.t, p.ready(), "%s", p.Output())
+		last = p.ready()
+		return last == nil || p.Ended()
+	}, harness.Patience, harness.Tick, "a pod did not become ready: %v", &last)
+	require.NoError(i.t, last, "%s", p.Output())
 }
 
 func (i *installation) backends() []*pod {
