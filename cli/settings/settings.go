@@ -58,7 +58,7 @@ type Settings struct {
 	WebhookListen    string `name:"webhook-listen" for:"server dev" dev:"127.0.0.1:9443" check:"fixed-listen" help:"address of the webhooks for the API server, required to serve v1alpha1 Rollouts; empty: disabled"`
 	WebhookURL       string `name:"webhook-url" for:"server dev" check:"https-url" help:"base URL of the webhooks for the API server; empty: --webhook-listen, if that is a loopback address"`
 	WebhookService   string `name:"webhook-service" for:"server dev" check:"service" help:"Service of the webhooks for the API server, as namespace/name or namespace/name:port (default port: 443)"`
-	WebhookCertFile  string `name:"webhook-cert-file" for:"server dev" help:"certificate chain of the webhooks; reloaded every ten minutes; empty: created and renewed by the engine"`
+	WebhookCertFile  string `name:"webhook-cert-file" for:"server dev" help:"certificate chain of the webhooks; reloaded within ten minutes; empty: created and renewed by the engine, with --register-webhooks"`
 	WebhookKeyFile   string `name:"webhook-key-file" for:"server dev" help:"key of that certificate"`
 	WebhookClientCA  string `name:"webhook-client-ca-file" for:"server dev" help:"CAs of API servers: only clients with a certificate of one of them are served by the gate's webhook; empty: every client that reaches it"`
 	RegisterWebhooks bool   `name:"register-webhooks" for:"server dev" default:"false" dev:"true" help:"register the webhooks with the API server, by writing the conversion of the definition of Rollouts and the configuration of the gate's webhook; false: an administrator has installed them (the Helm chart, or slipway guard install), and /readyz says what is missing"`
