@@ -65,7 +65,8 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	var suite testsuite.WorkflowTestSuite
 	s := &stage{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t}
-	s.SetWorkerOptions(worker.Options{Interceptors: interceptors()})
+	// the race detector makes the digest of the largest input slow
+	s.SetWorkerOptions(worker.Options{Interceptors: interceptors(), DeadlockDetectionTimeout: time.Minute})
 	s.RegisterWorkflowWithOptions(DeployPlan, workflow.RegisterOptions{Name: TypeDeployPlan})
 	s.RegisterWorkflowWithOptions(ServiceRelease, workflow.RegisterOptions{Name: TypeServiceRelease})
 	s.RegisterWorkflowWithOptions(PackageSweep, workflow.RegisterOptions{Name: TypePackageSweep})

@@ -60,7 +60,7 @@ type listener struct {
 func listenHTTP(what string, server *http.Server, encryption *tls.Config) listener {
 	l := listener{what: what, encrypted: encryption != nil, serve: server.Serve, stop: server.Shutdown}
 	if l.encrypted {
-		server.TLSConfig = encryption
+		server.TLSConfig = encryption.Clone() // the server changes it, and others share it
 		l.serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
 	return l
