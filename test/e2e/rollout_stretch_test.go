@@ -133,7 +133,7 @@ func TestRolloutBriefTimedPause_StaysInTheActivity(t *testing.T) {
 	r.waitDeployment("paused with the borrowed minReadySeconds", func(d *appsv1.Deployment) bool {
 		return d.Spec.Paused && d.Spec.MinReadySeconds > 0
 	})
-	require.Len(t, r.History(r.RolloutID(r.rollout.Name)), 5, "its one activity is still running")
+	require.Len(t, r.History(r.RolloutID(r.rollout.Name)), 6, "its start is checked, and its one activity still runs")
 	r.sendVerb("pause", "")
 	r.waitDeployment("parked", func(d *appsv1.Deployment) bool { return d.Spec.Paused && d.Spec.MinReadySeconds == 0 })
 	r.watch.WaitSettled(t)
