@@ -26,13 +26,13 @@ demo: ## run the sample releases on the local stack, with live progress
 	@deploy/dev/stack.sh up
 	@deploy/dev/demo.sh
 
-test: ## run the tests that a change most likely breaks, against the local stack (9 minutes on 2 cores)
+test: ## run the tests that a change most likely breaks, against the local stack (12 minutes on 2 cores)
 	@deploy/dev/test.sh
 
-test-race: ## run the tests that need no local stack under the race detector (5 minutes on 2 cores)
+test-race: ## run the tests that need no local stack under the race detector (8 minutes on 2 cores)
 	@deploy/dev/test.sh --race
 
-test-long: ## run the guarantees that make test leaves out: crashes, outages, sizes, compose, the chart (18 minutes on 2 cores)
+test-long: ## run the guarantees that make test leaves out: crashes, outages, sizes, compose, the chart (21 minutes on 2 cores)
 	@deploy/dev/test.sh --long
 
 test-soak: ## run every kill, combination and size, in shards; the next call continues after an interruption (hours)
