@@ -39,6 +39,16 @@ func (p *page) table(head string, rows []string) {
 	p.printf("\n")
 }
 
+// rowsOf returns a row for each element of a list. Those that table does not show are empty: pages are written often,
+// and lists have up to a thousand elements.
+func rowsOf[T any](list []T, row func(T) string) []string {
+	rows := make([]string, len(list))
+	for i, element := range list[:min(len(list), maxDetailRows)] {
+		rows[i] = row(element)
+	}
+	return rows
+}
+
 func (p *page) more(hidden int) {
 	if hidden > 0 {
 		p.printf("\n… and %d more.\n", hidden)
@@ -101,22 +111,23 @@ func taskDetails(t plan.Task, now time.Time) string {
 // services lists running and failed services first, then pending ones.
 func (p *page) services(services []plan.ServiceStatus) {
 	counts := map[plan.ItemState]int{}
-	var now, next []string
+	var now, next []plan.ServiceStatus
 	for _, s := range services {
 		counts[s.State]++
-		row := fmt.Sprintf("| %s | %s %s | %d | %s | %s |\n",
-			s.ServiceID, s.Deployment, s.Method, s.Priority, s.State, phrase.Inert(s.Reason, maxDetailCell))
 		switch s.State {
 		case plan.ItemRunning, plan.ItemFailed:
-			now = append(now, row)
+			now = append(now, s)
 		case plan.ItemPending:
-			next = append(next, row)
+			next = append(next, s)
 		}
 	}
 	p.printf("%d services: %d done, %d running, %d failed, %d waiting, %d skipped.\n\n", len(services),
 		counts[plan.ItemSucceeded],
 		counts[plan.ItemRunning], counts[plan.ItemFailed], counts[plan.ItemPending], counts[plan.ItemSkipped])
-	p.table("service | does | priority | state | why", append(now, next...))
+	p.table("service | does | priority | state | why", rowsOf(append(now, next...), func(s plan.ServiceStatus) string {
+		return fmt.Sprintf("| %s | %s %s | %d | %s | %s |\n",
+			s.ServiceID, s.Deployment, s.Method, s.Priority, s.State, phrase.Inert(s.Reason, maxDetailCell))
+	}))
 }
 
 func (p *page) taskVerbs(t plan.Task) {
@@ -161,7 +172,7 @@ func (p *page) taskVerbs(t plan.Task) {
 func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool) string {
 	p := &page{}
 	p.printf("## %s — %s service %s\n\n%s\n\n", s.State, s.Deployment, s.ServiceID, phrase.Inert(s.Reason, 600))
-	rows := phrase.Each(s.Workloads, func(w plan.WorkloadStatus) string {
+	rows := rowsOf(s.Workloads, func(w plan.WorkloadStatus) string {
 		return fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State,
 			phrase.Inert(w.Message, maxDetailCell))
 	})
@@ -345,12 +356,15 @@ func (p *page) servingVerbs(in serving.Input, m *serving.Machine) {
 
 // parties lists the parties that are not done.
 func (p *page) parties(in serving.Input, m *serving.Machine) {
-	var rows []string
-	for i, party := range in.Parties {
-		s := m.PartyProgress(i)
-		if s.Done() {
-			continue
+	var left []int
+	for i := range in.Parties {
+		if !m.PartyProgress(i).Done() {
+			left = append(left, i)
 		}
+	}
+	p.printf("%d parties, %d of them done.\n\n", len(in.Parties), len(in.Parties)-len(left))
+	p.table("party | state | since | why", rowsOf(left, func(i int) string {
+		s := m.PartyProgress(i)
 		does, since := s.Activity, ""
 		switch {
 		case !s.WorkerUnreachable && !s.ClusterUnreachable:
@@ -362,11 +376,9 @@ func (p *page) parties(in serving.Input, m *serving.Machine) {
 		if !s.Since.IsZero() {
 			since = phrase.Time(s.Since)
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", phrase.Inert(party.Name(), 60), does, since,
-			prose(s.Problem, maxDetailCell/2)))
-	}
-	p.printf("%d parties, %d of them done.\n\n", len(in.Parties), len(in.Parties)-len(rows))
-	p.table("party | state | since | why", rows)
+		return fmt.Sprintf("| %s | %s | %s | %s |\n", phrase.Inert(in.Parties[i].Name(), 60), does, since,
+			prose(s.Problem, maxDetailCell/2))
+	}))
 }
 
 // toDo lists what the operator has to do so that the operation continues.
