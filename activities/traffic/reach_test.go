@@ -202,7 +202,8 @@ func TestTenantScript_PermitsNoKind(t *testing.T) {
 	require.Equal(t, before, own(b.object("HTTPProxy", "order")))
 }
 
-// A script that changes what it may not change is refused before the first write of a step, whoever wrote it.
+// A script that changes what it may not change is refused before the first write of a step, also if an administrator
+// wrote it.
 func TestScript_IsRefusedBeforeAnyWrite(t *testing.T) {
 	b := newBench(t)
 	b.shop()

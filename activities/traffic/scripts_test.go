@@ -108,7 +108,7 @@ func TestScriptSource_RefusesTenantScript_ByDefault(t *testing.T) {
 	require.False(t, found.Tenant, "a workload beside the worker: the scripts are the administrator's")
 }
 
-// Whoever may write ConfigMaps in a namespace of workloads is a tenant, also where the worker's pod is.
+// All users who may write ConfigMaps in a namespace of workloads are tenants, also where the worker's pod is.
 func TestScriptsNamespace_IsNoneOfTheWorkloads(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset()

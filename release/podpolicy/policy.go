@@ -62,7 +62,7 @@ func (p Policy) AllowsAll() bool { return p.preset() == Open && p.open() }
 type Violation struct {
 	// Rule is the rule's name, Text what violates it.
 	Rule, Text string
-	// identity tells whether a live template has the same violation: the place, and what the violating fields contain.
+	// identity is equal for the same violation of a live template: the place, and what the violating fields contain.
 	identity string
 }
 
