@@ -90,7 +90,7 @@ func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
 	})
 	for _, i := range found {
 		// if the namespace's labels are unknown, it may not guard
-		if i.Guards(labels) && v.user != "" && !i.Passes(v.user, p.req.Workload.Namespace) {
+		if i.Guards(labels) && v.user != "" && !i.Passes(v.user) {
 			_ = p.refuse("", "the guard %s of this cluster doesn't know this engine and would undo what the engine writes: "+
 				"run `slipway guard install` with --engine-identity %s", i.Name, v.user)
 		}

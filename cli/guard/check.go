@@ -37,7 +37,7 @@ func (g *Gate) Check(ctx context.Context, client admission.WebhookClientConfig) 
 		return "the " + object + " is not needed: admission policies hold workloads, or --gate is off. Delete it", nil
 	}
 	have := &all[0]
-	identities := guard.WebhookIdentities(have)
+	identities, _ := guard.WebhookIdentities(have)
 	g.published.Store(&identities)
 	want := guard.Webhooks(guard.Options{Name: g.Name, Identities: identities, NoRollouts: !c.hasRollouts}, client)
 	problems := guard.WebhookProblems(have, want)

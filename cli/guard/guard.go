@@ -5,6 +5,7 @@ package guard
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	admission "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -179,6 +179,9 @@ type Gate struct {
 	Name   string
 	// Mode is how the gate holds workloads: one of the values of settings.Settings.Gate.
 	Mode string
+	// List returns the identities that Publish writes; nil: the default ones.
+	List func(context.Context) (List, error)
+	Log  *slog.Logger
 
 	published atomic.Pointer[[]string]
 }
@@ -193,17 +196,48 @@ func (g *Gate) Publish(ctx context.Context, client admission.WebhookClientConfig
 	if !g.needsWebhook(c) {
 		return gateInterval, c.withdraw(ctx, g.Name)
 	}
-	wanted, _, err := c.guardOptions(ctx)
+	wanted, err := g.options(ctx, c)
 	if err != nil {
 		return 0, err
 	}
-	wanted.Name, wanted.NoRollouts = g.Name, !c.hasRollouts
-	g.published.Store(&wanted.Identities)
 	again := webhookInterval
 	if !c.hasRollouts { // the definition may be applied after the engine started
 		again = definitionInterval
 	}
 	return again, c.PutGate(ctx, guard.Webhooks(wanted, client))
+}
+
+// options returns what to publish in place of what is there.
+func (g *Gate) options(ctx context.Context, c *cluster) (wanted guard.Options, err error) {
+	list := List{Identities: guard.DefaultIdentities()}
+	if g.List != nil {
+		if list, err = g.List(ctx); err != nil {
+			return wanted, err
+		}
+	}
+	installed, err := c.installedGuard(ctx, guard.DefaultName)
+	if err != nil {
+		return wanted, err
+	}
+	there, err := c.Gates(ctx, g.Name)
+	if err != nil {
+		return wanted, err
+	}
+	var before []string
+	var written guard.Written
+	if len(there) > 0 {
+		before, written = guard.WebhookIdentities(&there[0])
+	}
+	wanted = installed.Options()
+	wanted.Name, wanted.NoRollouts = g.Name, !c.hasRollouts
+	if wanted, err = c.sign(ctx, wanted, list, before, written); err != nil {
+		return wanted, err
+	}
+	if dropped := wanted.Dropped(before); len(dropped) > 0 && g.Log != nil {
+		g.Log.WarnContext(ctx, "the gate's webhook "+g.Name+": "+droppedText(dropped))
+	}
+	g.published.Store(&wanted.Identities)
+	return wanted, nil
 }
 
 // Withdraw removes the webhook of this engine's gate.
@@ -225,56 +259,7 @@ func (c *cluster) withdraw(ctx context.Context, name string) error {
 
 // IsEngine reports whether a user is an engine, by the identities published last. Current API servers do not even call
 // the webhook for these users.
-func (g *Gate) IsEngine(user, namespace string) bool {
+func (g *Gate) IsEngine(user, _ string) bool {
 	published := g.published.Load()
-	return published != nil && guard.Installed{Identities: *published}.Passes(user, namespace)
-}
-
-// guardOptions returns the options of the installed guard, or the defaults, with this process's identity added to the
-// allowed ones.
-func (c *cluster) guardOptions(ctx context.Context) (o guard.Options, me string, err error) {
-	review, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
-		metav1.CreateOptions{})
-	if err != nil {
-		return o, "", err
-	}
-	me = review.Status.UserInfo.Username
-	o = guard.Options{Identities: guard.DefaultIdentities()}
-	found, err := c.Guards(ctx, c.policies, guard.DefaultName)
-	if err != nil && !apierrors.IsForbidden(err) {
-		return o, me, err
-	}
-	for _, i := range guard.Find(found) {
-		o = i.Options()
-	}
-	if !slices.Contains(o.Identities, me) {
-		o.Identities = append(o.Identities, me)
-	}
-	return o, me, nil
-}
-
-// Ensure installs or updates the guard with its defaults, for an engine that connects to the cluster with this config.
-// It keeps the identities, kinds and namespaces of an existing installation and adds the engine's identity. It returns
-// a message about what it did. Parts that refer to Rollouts are left out, and done is false, until the cluster has the
-// Rollout definition. With gate false, the gate is left out. The error is failure.Refused if Kruise Rollouts also runs
-// in the cluster and would release the same workloads.
-func Ensure(ctx context.Context, config *rest.Config, gate bool) (message string, done bool, err error) {
-	c, err := connectTo(ctx, config)
-	if err != nil {
-		return "", false, err
-	}
-	if c.policies.Mutating == "" && c.policies.Validating == "" {
-		return fmt.Sprintf("no guard installed: this cluster (%s) does not serve admission policies", c.version), true,
-			nil
-	}
-	wanted, me, err := c.guardOptions(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	wanted.NoGate = !gate
-	if err := c.checkNoKruise(ctx, wanted); err != nil {
-		return "", false, err
-	}
-	return "the guard is installed; changes by this engine are allowed: " + me, c.hasRollouts || !gate,
-		c.applyAll(ctx, wanted)
+	return published != nil && slices.Contains(*published, user)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,9 +20,9 @@ import (
 const installLong = `Install or update the guard. The command can be repeated.
 
 The guard must allow the engine's own changes, so it needs the engine's identities. The defaults are the service
-accounts of deploy/rbac: system:serviceaccount:slipway:slipway, and system:serviceaccount:{namespace}:slipway-party in
-the namespace of the changed object. If your engine or a party's worker uses another account, set --engine-identity,
-once per account; it replaces the defaults.
+accounts of deploy/rbac: system:serviceaccount:slipway:slipway and system:serviceaccount:slipway-party:slipway-party. If
+your engine or a party's worker uses another account, set --engine-identity, once per account; it replaces the defaults.
+The list is written as given: nothing of an installed one is kept.
 
 On clusters without mutating admission policies, the gate needs a webhook of a server, and everywhere Rollouts of
 v1alpha1 need one for conversion. With --webhook-service or --webhook-url, and the CA of the server's certificate, the
@@ -88,7 +87,10 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 // guardOptions returns the guard's options from the flags.
 func (o installOptions) guardOptions() (guard.Options, error) {
 	wanted := guard.Options{Name: o.name, Identities: o.identities, NoGate: o.noGate}
-	var err error
+	err := guard.CheckIdentities(o.identities)
+	if err != nil {
+		return wanted, app.Usagef("--engine-identity %v", err)
+	}
 	if wanted.Custom, err = parseKinds(o.objects); err != nil {
 		return wanted, err
 	}
@@ -110,6 +112,14 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options,
 	if err := c.checkNoKruise(ctx, wanted); err != nil {
 		return err
 	}
+	before, err := c.installedGuard(ctx, wanted.Name)
+	if err != nil {
+		return explain("read", err)
+	}
+	list := List{Identities: wanted.Identities, With: "slipway guard install"}
+	if wanted, err = c.sign(ctx, wanted, list, before.Identities, before.Written); err != nil {
+		return explain("install", err)
+	}
 	if err := c.registerConversion(ctx, a, hooks); err != nil {
 		return explain("install", err)
 	}
@@ -120,6 +130,9 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options,
 		return explain("install", err)
 	}
 	a.Printf(a.Out, "The guard %s is installed\n", wanted.Name)
+	if dropped := wanted.Dropped(before.Identities); len(dropped) > 0 {
+		a.Printf(a.Out, "WARNING      %s\n", render.OneLine(droppedText(dropped)))
+	}
 	installed, err := c.installed(ctx, wanted.Name)
 	for _, i := range installed {
 		c.print(a, i, wanted)
@@ -223,7 +236,7 @@ func (c *cluster) status(a *app.App, all []guard.Installed, hooks bool) error {
 
 // print prints one installation and reports whether it guards everything.
 func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (complete bool) {
-	a.Printf(a.Out, "allowed      %s\n", render.OneLine(strings.Join(i.Identities, ", ")))
+	printIdentities(a, i.Identities, i.Written)
 	a.Printf(a.Out, "namespaces   %s\n\n", render.OneLine(metav1.FormatLabelSelector(i.Namespaces)))
 	complete = true
 	table := render.NewTable("KIND", "GUARDED", "VERSION", "FIELDS")

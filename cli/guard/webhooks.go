@@ -188,6 +188,13 @@ func (c *cluster) registerGate(ctx context.Context, a *app.App, wanted guard.Opt
 		return nil
 	}
 	wanted.NoRollouts = !c.hasRollouts
+	there, err := c.Gates(ctx, hooks.name)
+	if err != nil {
+		return err
+	}
+	for i := range there {
+		wanted = wanted.Since(guard.WebhookIdentities(&there[i]))
+	}
 	if err := c.PutGate(ctx, hooks.gateObject(wanted)); err != nil {
 		return err
 	}
@@ -210,14 +217,16 @@ func (c *cluster) printWebhooks(ctx context.Context, a *app.App) (hooks bool, er
 		return false, err
 	}
 	for i := range all {
-		want := guard.Webhooks(guard.Options{Name: all[i].Name, Identities: guard.WebhookIdentities(&all[i]),
-			NoRollouts: !c.hasRollouts}, clientOf(all[i]))
+		identities, written := guard.WebhookIdentities(&all[i])
+		want := guard.Webhooks(guard.Options{Name: all[i].Name, Identities: identities, NoRollouts: !c.hasRollouts},
+			clientOf(all[i]))
 		state := "complete"
 		if problems := guard.WebhookProblems(&all[i], want); len(problems) > 0 {
 			state = problems[0]
 		}
 		a.Printf(a.Out, "webhook      %s, by %s, %s: %s\n", all[i].Name, guard.ClientText(clientOf(all[i])),
 			caText(clientOf(all[i]).CABundle), state)
+		printIdentities(a, identities, written)
 	}
 	return len(all) > 0, nil
 }

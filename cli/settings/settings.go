@@ -106,11 +106,13 @@ type Settings struct {
 	MetricsListen          string        `name:"metrics-listen" for:"worker" check:"listen" help:"address of a worker's /healthz, /readyz and /metrics; empty: disabled"`
 	Kubeconfig             string        `name:"kubeconfig" for:"server worker dev" help:"kubeconfig file; empty: in-cluster, then KUBECONFIG, then ~/.kube/config"`
 	Context                string        `name:"context" for:"server worker dev" help:"context of the kubeconfig; empty: the current context"`
+	OwnAccount             string        `name:"own-account" for:"server worker dev" default:"auto" choices:"auto off" help:"whether a process whose kubeconfig is a person's makes itself a service account with the rights of deploy/rbac, and acts as that; off: it acts as that person, whose edits then pass the guard and the gate wherever the engine's do"`
 	Namespace              string        `name:"namespace" for:"server worker dev" default:"slipway" check:"namespace" help:"namespace of the engine in the home cluster"`
 	EngineName             string        `name:"engine-name" for:"server worker dev" check:"namespace" help:"display name of the engine, if several engines work on one cluster, the same for servers and workers; empty: its namespace"`
 	ServingNamespace       string        `name:"serving-namespace" for:"server worker dev" default:"cross-domain" check:"namespace" help:"namespace of the home cluster with the KusciaDeployments of this engine's servings; two engines on one cluster need different ones"`
 	InstallCRDs            bool          `name:"install-crds" for:"server dev" default:"false" dev:"true" help:"install or update the custom resource definitions at startup"`
 	InstallGuard           bool          `name:"install-guard" for:"dev" default:"true" help:"install the guard in the API server at startup, like slipway guard install"`
+	EngineIdentity         []string      `name:"engine-identity" for:"server dev" check:"identity" empty:"no" help:"users whose edits pass the guard and the gate that this process installs, in addition to its own account: those of other engines, and of parties' workers, on the cluster; can be repeated"`
 	Parties                []string      `name:"party" for:"worker" check:"party" empty:"no" help:"serve only the queue of this party (alice, or alice=QUEUE if its Party object sets a queue); can be repeated; empty: the engine's queue and the default party's"`
 	WatchNamespaces        []string      `name:"watch-namespaces" for:"server worker dev" check:"namespace" help:"watch workloads and manage Rollout objects only in these namespaces; empty: all namespaces"`
 	ServingsInAnyNamespace bool          `name:"servings-in-any-namespace" for:"worker dev" default:"false" help:"allow servings in namespaces without the label slipway.io/servings=allowed"`
@@ -152,6 +154,12 @@ const (
 
 // Groups are all groups, in the order of the documentation.
 var Groups = []Group{Server, Worker, Dev, Client, PackageServe, PackagePush, Codec}
+
+// The values of OwnAccount.
+const (
+	OwnAccountAuto = "auto"
+	OwnAccountOff  = "off"
+)
 
 // The values of Gate.
 const (

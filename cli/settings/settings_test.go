@@ -372,6 +372,7 @@ func TestLiteralsInTags_AgreeWithTheirPackages(t *testing.T) {
 	for name, choices := range map[string][]string{
 		"temporal-tls": {link.TLSAuto, link.TLSOn, link.TLSOff},
 		"gate":         {GateAuto, GatePolicy, GateWebhook, GateOff},
+		"own-account":  {OwnAccountAuto, OwnAccountOff},
 	} {
 		d, _ := definitionOf(name)
 		require.Equal(t, choices, d.choices, name)

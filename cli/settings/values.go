@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/workflows"
@@ -36,6 +37,7 @@ var checks = map[string]func(text string) error{
 	"source":        func(text string) error { _, err := source.ParseAllow([]string{text}); return err },
 	"namespace":     namespaceName,
 	"traffic-kind":  trafficKind,
+	"identity":      guard.CheckIdentity,
 	"service":       serviceName,
 	"party":         partyName,
 	"not-empty":     notEmpty,

@@ -19,11 +19,11 @@ import (
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/settings"
-	"slipway.io/slipway/cli/version"
 	rolloutcontroller "slipway.io/slipway/controller/rollout"
 	servingcontroller "slipway.io/slipway/controller/serving"
 	"slipway.io/slipway/deploy/rbac"
 	"slipway.io/slipway/kube"
+	own "slipway.io/slipway/kube/account"
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/failure"
@@ -32,16 +32,6 @@ import (
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/temporal/presence"
 )
-
-// newRESTConfig returns the configuration of all clients for the cluster of this process.
-func newRESTConfig(s settings.Settings, traces *tracing) (*rest.Config, error) {
-	config, err := kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS,
-		Burst: s.KubeBurst, UserAgent: version.UserAgent()})
-	if err == nil {
-		config.Wrap(traces.transport)
-	}
-	return config, err
-}
 
 // homeModule provides the home cluster. Servers and the centre require credentials for it.
 var homeModule = fx.Module("home",
@@ -114,20 +104,29 @@ func newOtherReleaser(typed kube.Typed, objects dynamic.Interface) otherReleaser
 // definition yet.
 const guardRetryInterval = 10 * time.Second
 
-// guardModule installs the guard in the API server. The engine starts even if that fails: preflights report what is not
-// guarded.
+// guardModule installs the guard in the API server, with the credentials that the process was started with: its own
+// account has no rights on policies. The engine starts even if that fails: preflights report what is not guarded.
 var guardModule = fx.Module("guard",
-	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, s settings.Settings, log *slog.Logger) {
+	fx.Invoke(func(lc fx.Lifecycle, mine *own.Own, s settings.Settings, as role, log *slog.Logger) {
 		if !s.InstallGuard {
 			return
 		}
-		inBackground(lc, func(ctx context.Context) { installGuard(ctx, config, s.Gate != settings.GateOff, log) })
+		inBackground(lc, func(ctx context.Context) {
+			installGuard(ctx, log, func(ctx context.Context) (message string, done bool, err error) {
+				list, err := guardList(ctx, mine, s, as)
+				if err != nil {
+					return "", false, err
+				}
+				return guard.Ensure(ctx, mine.Credentials(), guard.EnsureOptions{List: list,
+					Gate: s.Gate != settings.GateOff})
+			})
+		})
 	}),
 )
 
-func installGuard(ctx context.Context, config *rest.Config, gate bool, log *slog.Logger) {
+func installGuard(ctx context.Context, log *slog.Logger, ensure func(context.Context) (string, bool, error)) {
 	for last := ""; ; {
-		message, done, err := guard.Ensure(ctx, config, gate)
+		message, done, err := ensure(ctx)
 		level := slog.LevelInfo
 		switch {
 		case ctx.Err() != nil:
@@ -193,10 +192,8 @@ func (w manifestRights) wanted(denied []kube.Permission) bool {
 
 // rightsOf returns the rights that a manifest of deploy/rbac grants with these settings, without those of some roles.
 func rightsOf(s settings.Settings, name string, manifest []byte, omit ...string) (manifestRights, error) {
-	names := map[string]string{"slipway": s.Namespace, "cross-domain": s.ServingNamespace,
-		"slipway-gate-slipway": "slipway-gate-" + s.Namespace}
 	all := manifestRights{manifest: "deploy/rbac/" + name}
-	roles, err := kube.Rights(manifest, names, s.WatchNamespaces...)
+	roles, err := kube.Rights(manifest, accountNames(s), s.WatchNamespaces...)
 	for role, rights := range roles {
 		if !slices.Contains(omit, role) {
 			all.rights = append(all.rights, rights...)
@@ -207,11 +204,16 @@ func rightsOf(s settings.Settings, name string, manifest []byte, omit ...string)
 
 // serverRights returns the rights that a server needs with these settings.
 func serverRights(s settings.Settings) ([]manifestRights, error) {
-	own, err := rightsOf(s, "server.yaml", rbac.Server)
+	always, err := rightsOf(s, "server.yaml", rbac.Server)
 	if err != nil {
 		return nil, err
 	}
-	var omit []string
+	written, err := rightsOf(s, "by-server.yaml", rbac.ByServer, notByServer(s)...)
+	return []manifestRights{always, written}, err
+}
+
+// notByServer returns the roles of by-server.yaml that a server with these settings does not need.
+func notByServer(s settings.Settings) (omit []string) {
 	registers := s.WebhookListen != "" && s.RegisterWebhooks
 	if !registers || s.WebhookCertFile != "" {
 		omit = append(omit, "slipway-server-certificate")
@@ -222,19 +224,18 @@ func serverRights(s settings.Settings) ([]manifestRights, error) {
 	if !s.InstallCRDs {
 		omit = append(omit, "slipway-definitions")
 	}
-	written, err := rightsOf(s, "by-server.yaml", rbac.ByServer, omit...)
-	return []manifestRights{own, written}, err
+	return omit
 }
 
 // centreRights returns the rights that a worker of the centre needs with these settings.
 func centreRights(s settings.Settings) ([]manifestRights, error) {
-	own, err := rightsOf(s, "centre.yaml", rbac.Centre)
+	always, err := rightsOf(s, "centre.yaml", rbac.Centre)
 	if err != nil {
 		return nil, err
 	}
 	rollouts, err := rightsOf(s, "rollouts.yaml", rbac.Rollouts)
 	rollouts.group = v1beta1.GroupVersion.Group
-	return []manifestRights{own, rollouts}, err
+	return []manifestRights{always, rollouts}, err
 }
 
 func logMissingRights(ctx context.Context, account *kube.Permissions, wanted []manifestRights, log *slog.Logger) {

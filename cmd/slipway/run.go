@@ -43,12 +43,18 @@ import (
 )
 
 func runServer(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, rightsModule(serverRights), serverModule, servingControllerModule,
+	if err := checkIdentities(s, false); err != nil {
+		return err
+	}
+	return runEngine(ctx, s, fx.Supply(roleServer), homeModule, rightsModule(serverRights), serverModule, servingControllerModule,
 		kusciaModule, webhookModule, installedModule)
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, rightsModule(serverRights, centreRights),
+	if err := checkIdentities(s, s.InstallGuard); err != nil {
+		return err
+	}
+	return runEngine(ctx, withOwnStore(s), fx.Supply(roleDev), packageStoreModule, homeModule, rightsModule(serverRights, centreRights),
 		guardModule, partyModule, serverModule, servingControllerModule, rolloutControllersModule, kusciaModule,
 		webhookModule, installedModule)
 }
@@ -57,10 +63,10 @@ func runDev(ctx context.Context, s settings.Settings) error {
 // credentials for the home cluster.
 func runWorker(ctx context.Context, s settings.Settings) error {
 	if len(s.Parties) > 0 {
-		return runEngine(ctx, s, partyModule, healthModule)
+		return runEngine(ctx, s, fx.Supply(roleParty), partyModule, healthModule)
 	}
-	return runEngine(ctx, s, homeModule, rightsModule(centreRights), partyModule, rolloutControllersModule,
-		healthModule)
+	return runEngine(ctx, s, fx.Supply(roleWorker), homeModule, rightsModule(centreRights), partyModule,
+		rolloutControllersModule, healthModule)
 }
 
 // runEngine runs these modules until the context ends or one of them fails.
@@ -76,7 +82,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 		fx.NopLogger,
 		fx.Supply(s, log),
 		fx.Provide(newRegistry, fx.Annotate(worker.NewMetricsHandler, fx.From(new(*prometheus.Registry))),
-			newTracing, newTemporal, newRESTConfig, kube.NewClients,
+			newTracing, newTemporal, newAccount, newRESTConfig, kube.NewClients,
 			newFleetOptions, newVersions, newFailures, newGuard),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),

@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/api/webhook"
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/settings"
+	own "slipway.io/slipway/kube/account"
 	gates "slipway.io/slipway/release/guard"
 	"slipway.io/slipway/reload"
 	"slipway.io/slipway/store"
@@ -82,12 +83,25 @@ func withdrawGate(ctx context.Context, p webhookParts) {
 	}
 }
 
+// gateParts are the dependencies of the gate's webhook.
+type gateParts struct {
+	Process
+	Store     *store.Store
+	Config    *rest.Config
+	Account   *own.Own
+	Role      role
+	Installed *installed
+}
+
 // gateEndpoint returns the webhook that holds workloads for Rollouts if admission policies do not.
-func gateEndpoint(home *store.Store, config *rest.Config, s settings.Settings, found *installed) webhook.Endpoint {
-	gate := newGate(home, config, s.Gate)
+func gateEndpoint(p gateParts) webhook.Endpoint {
+	home, s := p.Store, p.Settings
+	gate := newGate(home, p.Config, s.Gate)
+	gate.Log = p.Log
+	gate.List = func(ctx context.Context) (guard.List, error) { return guardList(ctx, p.Account, s, p.Role) }
 	publish := gate.Publish
 	if !s.RegisterWebhooks {
-		publish = found.checking("the gate's webhook", gate.Check)
+		publish = p.Installed.checking("the gate's webhook", gate.Check)
 	}
 	return webhook.NewGate(webhook.Gate{Engine: gate.IsEngine, Rollouts: home.RolloutsIn, Publish: publish})
 }

@@ -150,7 +150,7 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 	out := &admission.MutatingWebhookConfiguration{}
 	out.APIVersion, out.Kind = admission.SchemeGroupVersion.String(), "MutatingWebhookConfiguration"
 	out.Name, out.Labels = o.Name, map[string]string{LabelGuard: o.Name}
-	out.Annotations = map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))}
+	out.Annotations = o.annotations()
 	hook := func(name string, match *admission.MatchResources,
 		conditions []admission.MatchCondition) *admission.MutatingWebhook {
 		w := admission.MutatingWebhook{Name: name + ".gate.slipway.io", ClientConfig: client,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"slipway.io/slipway/release/account"
 	"slipway.io/slipway/release/cel"
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/hold"
@@ -38,16 +39,16 @@ const (
 	LabelGuard = "slipway.io/guard"
 	// AnnotationIdentities lists, as JSON, the identities whose edits pass.
 	AnnotationIdentities = "slipway.io/engine-identities"
-	// InNamespace is the placeholder in an identity for the namespace of the edited object.
-	InNamespace = "{namespace}"
+	// AnnotationWritten says, as JSON, who wrote that list, and when (Written).
+	AnnotationWritten = "slipway.io/engine-identities-written"
 	// NamespaceOff is the value of LabelGuard on a namespace that opts out.
 	NamespaceOff = "off"
 )
 
-// DefaultIdentities returns the service accounts of deploy/rbac: the engine's, and that of a party's worker in the
-// namespace of the object.
+// DefaultIdentities returns the service accounts of deploy/rbac: of workers of the engine, and of a party's worker. They
+// are in namespaces of their own: the administrators of a namespace may act as its accounts.
 func DefaultIdentities() []string {
-	return []string{"system:serviceaccount:slipway:slipway", "system:serviceaccount:" + InNamespace + ":slipway-party"}
+	return []string{account.User("slipway", "slipway"), account.User("slipway-party", "slipway-party")}
 }
 
 // Options specify what is guarded, and whose edits pass. The zero value is usable.
@@ -57,6 +58,8 @@ type Options struct {
 	Name string
 	// Identities are the users whose edits pass: the engine's; default: DefaultIdentities.
 	Identities []string
+	// Written says who writes the identities; the zero value: unknown.
+	Written Written
 	// Namespaces selects the namespaces that are guarded; nil: all. A namespace with LabelGuard is included only if
 	// this selects by that label.
 	Namespaces *metav1.LabelSelector
@@ -102,7 +105,7 @@ const marksName = "marks"
 func (o Options) object(version, kind, name string, spec any) *unstructured.Unstructured {
 	u := rollouts.Object(version, kind, o.Name+"-"+name, spec)
 	u.SetLabels(map[string]string{LabelGuard: o.Name})
-	u.SetAnnotations(map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))})
+	u.SetAnnotations(o.annotations())
 	return u
 }
 
@@ -248,10 +251,7 @@ func (k kind) marked() string {
 
 // notOneOf returns an expression that is true if the edit is by none of these users.
 func notOneOf(identities []string) string {
-	list := phrase.Each(identities, func(identity string) string {
-		return strings.ReplaceAll(cel.Text(identity), InNamespace, "' + request.namespace + '")
-	})
-	return "!(request.userInfo.username in [" + strings.Join(list, ", ") + "])"
+	return "!(request.userInfo.username in [" + strings.Join(phrase.Each(identities, cel.Text), ", ") + "])"
 }
 
 // borrowed returns an expression for the texts in which the object lists its borrowed fields, by their JSON Pointers.

@@ -103,32 +103,6 @@ func TestOnlyEditsAreGuarded(t *testing.T) {
 	}
 }
 
-func TestIdentities(t *testing.T) {
-	t.Parallel()
-	require.Equal(t,
-		`!(request.userInfo.username in ['system:serviceaccount:' + request.namespace + ':slipway-party', 'o\'neil'])`,
-		notOneOf([]string{"system:serviceaccount:{namespace}:slipway-party", "o'neil"}))
-	found := Find(unstructureds(Policies(Options{Identities: []string{"engine",
-		"system:serviceaccount:{namespace}:worker"}}, "v1", "v1")))
-	require.Len(t, found, 1)
-	cases := map[string]struct {
-		reason, user, namespace string
-		passes                  bool
-	}{
-		"Engine": {"An identity passes as it is written.", "engine", "shop", true},
-		"Party": {"A party's account passes in its own namespace.", "system:serviceaccount:shop:worker", "shop",
-			true},
-		"Another": {"A party's account is a stranger elsewhere.", "system:serviceaccount:shop:worker", "pay", false},
-		"Person":  {"No other user passes.", "anna", "shop", false},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, c.passes, found[0].Passes(c.user, c.namespace), c.reason)
-		})
-	}
-}
-
 func unstructureds(objects []*unstructured.Unstructured) []unstructured.Unstructured {
 	var out []unstructured.Unstructured
 	for _, o := range objects {

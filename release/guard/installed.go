@@ -2,7 +2,6 @@ package guard
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -24,6 +23,8 @@ import (
 type Installed struct {
 	Name       string
 	Identities []string
+	// Written says who wrote the identities; the zero value: unknown.
+	Written Written
 	// Version is the version of admissionregistration.k8s.io in which the policies were read, by guarded kind
 	// ("deployments.apps") or Marks.
 	Version map[string]string
@@ -81,9 +82,7 @@ func installed(name string, objects []unstructured.Unstructured) Installed {
 		if !bound[o.GetName()] {
 			i.Unbound = append(i.Unbound, guarded)
 		}
-		if json.Unmarshal([]byte(o.GetAnnotations()[AnnotationIdentities]), &i.Identities) != nil {
-			i.Identities = nil
-		}
+		i.Identities, i.Written = readIdentities(o.GetAnnotations())
 	}
 	i.Outdated = i.outdated(policies)
 	slices.Sort(i.Unbound)
@@ -159,24 +158,17 @@ func (i Installed) Guards(namespace map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(namespace))
 }
 
-// Passes reports whether an installation lets the edits of a user in a namespace pass.
-func (i Installed) Passes(user, namespace string) bool {
-	return slices.ContainsFunc(i.Identities, func(identity string) bool {
-		return strings.ReplaceAll(identity, InNamespace, namespace) == user
-	})
-}
+// Passes reports whether an installation lets the edits of a user pass.
+func (i Installed) Passes(user string) bool { return slices.Contains(i.Identities, user) }
 
 // Gates reports whether the installation includes the gate.
 func (i Installed) Gates() bool {
 	return slices.ContainsFunc(Gated(true), func(name string) bool { return i.Version[name] != "" })
 }
 
-// WebhookIdentities returns the users whose edits are not sent to the gate's webhooks.
-func WebhookIdentities(have *admission.MutatingWebhookConfiguration) (identities []string) {
-	if json.Unmarshal([]byte(have.Annotations[AnnotationIdentities]), &identities) != nil {
-		return nil
-	}
-	return identities
+// WebhookIdentities returns the users whose edits are not sent to the gate's webhooks, and who wrote that.
+func WebhookIdentities(have *admission.MutatingWebhookConfiguration) ([]string, Written) {
+	return readIdentities(have.Annotations)
 }
 
 // WebhookProblems returns how a configuration of the gate's webhooks on a cluster differs from the wanted one, except

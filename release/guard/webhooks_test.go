@@ -63,5 +63,7 @@ func TestWebhookProblems(t *testing.T) {
 			require.Contains(t, problems[0], c.says)
 		})
 	}
-	require.Equal(t, DefaultIdentities(), WebhookIdentities(want))
+	identities, written := WebhookIdentities(want)
+	require.Equal(t, DefaultIdentities(), identities)
+	require.Empty(t, written)
 }

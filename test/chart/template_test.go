@@ -91,6 +91,8 @@ func TestInvalidValues_AreReported(t *testing.T) {
 		{"GateWithoutWebhook", "rollouts.enabled=true,rollouts.gate=webhook,rollouts.webhook.enabled=false",
 			"rollouts.gate webhook holds nothing"},
 		{"IdentitiesWithoutGuard", "guard.identities={me}", "guard.identities has no effect without guard.install"},
+		{"IdentityOfEveryNamespace", "guard.install=true,guard.identities={system:serviceaccount:\\{namespace\\}:worker}",
+			"at '/guard/identities/0'"},
 		{"SelectorWithoutGuard", "guard.namespaceSelector.matchLabels.team=shop",
 			"guard.namespaceSelector has no effect without guard.install"},
 		{"GateWithoutRollouts", "guard.install=true,crds.kruise=false",
@@ -220,7 +222,7 @@ func TestPartyChart_HasNoCentrePermissions(t *testing.T) {
 func TestChartGuard_EqualsGuardOfCommand(t *testing.T) {
 	t.Parallel()
 	identities := []string{"system:serviceaccount:team-a:blue-slipway",
-		"system:serviceaccount:{namespace}:slipway-party"}
+		"system:serviceaccount:slipway-party:slipway-party"}
 	for name, c := range map[string]struct {
 		gate    bool
 		options guard.Options

@@ -14,7 +14,8 @@
 {{- if and $v.packages.storeTokenSecret.name (not $v.packages.store) -}}
 {{- fail "packages.storeTokenSecret is the token of a package store, but packages.store is empty: set the URL of the store" -}}
 {{- end -}}
-{{- if and $v.guard.identities (not $v.guard.install) -}}{{- fail "guard.identities has no effect without guard.install: true" -}}{{- end -}}
+{{- $registers := and (include "slipway.hasWebhook" .) $v.rbac.byServer -}}
+{{- if and $v.guard.identities (not $v.guard.install) (not $registers) -}}{{- fail "guard.identities has no effect without guard.install: true" -}}{{- end -}}
 {{- if and $v.guard.namespaceSelector (not $v.guard.install) -}}{{- fail "guard.namespaceSelector has no effect without guard.install: true" -}}{{- end -}}
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
 {{- fail "serviceAccount.create is false: set serviceAccount.name to an existing account" -}}

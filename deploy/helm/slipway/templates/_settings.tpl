@@ -82,6 +82,10 @@ current.
 - --webhook-listen=:9443
 - --webhook-service={{ .Release.Namespace }}/{{ $name }}-webhook:{{ .Values.rollouts.webhook.port }}
 - --register-webhooks={{ .Values.rbac.byServer }}
+{{- if .Values.rbac.byServer }}
+{{- $worker := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "slipway.serviceAccount" (list . "worker")) }}
+- --engine-identity={{ prepend .Values.guard.identities $worker | uniq | join "," }}
+{{- end }}
 {{- if include "slipway.webhookSecret" . }}
 {{- $keys := .Values.rollouts.webhook.tlsSecret }}
 {{- if not $keys.name }}{{- $keys = dict "certKey" "tls.crt" "keyKey" "tls.key" }}{{- end }}
