@@ -60,8 +60,8 @@ func devCommand() *cobra.Command {
 	return engineCommand(settings.Dev, runDev, cobra.Command{Short: "Run server and worker in one process",
 		Long: `Run server and worker in one process, with an existing
 cluster and an existing Temporal server. By default, it installs the custom resource definitions, and the guard in the
-API server. Use a kubeconfig with a separate identity: the guard cannot distinguish the engine from a user with the
-same identity.`,
+API server. If the kubeconfig is a person's, it makes itself a service account and acts as that: the guard cannot
+distinguish the engine from a user with the same identity.`,
 		Example: `  slipway dev --kubeconfig ~/.kube/config --temporal-address 127.0.0.1:7233`})
 }
 

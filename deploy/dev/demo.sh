@@ -21,7 +21,7 @@ say() { printf '\n== %s\n' "$*"; }
 start_engine() {
   "$stack" stop slipway >/dev/null 2>&1 || true
   "$stack" spawn slipway -- "$SLIPWAY_DEV_BIN/slipway" dev --listen "$SLIPWAY_DEV_API_ADDRESS" \
-    --kuscia-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 2))" --kuscia-grpc-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 3))" --webhook-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 4))" --kubeconfig "$SLIPWAY_DEV_ENGINE_KUBECONFIG" \
+    --kuscia-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 2))" --kuscia-grpc-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 3))" --webhook-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 4))" --kubeconfig "$SLIPWAY_DEV_KUBECONFIG" \
     --temporal-address "$SLIPWAY_DEV_TEMPORAL_ADDRESS" --temporal-ui "$SLIPWAY_DEV_TEMPORAL_UI" \
     --temporal-ui-upstream "$SLIPWAY_DEV_TEMPORAL_UI_UPSTREAM" --temporal-ui-listen "127.0.0.1:$SLIPWAY_DEV_UI_PORT" \
     --package-dir "$packages" --package-listen "127.0.0.1:$((SLIPWAY_DEV_API_PORT + 5))" --image registry.example/slipway:demo

@@ -39,7 +39,7 @@
 #   SLIPWAY_DEV_KWOK_PORT                 20247   KWOK's health and metrics
 #   SLIPWAY_DEV_PORT_OFFSET               0       added to every default above; enough for a second clone on one machine
 #
-# <folder>/env has these, and SLIPWAY_DEV_KUBECONFIG (a person's), SLIPWAY_DEV_ENGINE_KUBECONFIG, SLIPWAY_DEV_TEMPORAL_ADDRESS, SLIPWAY_DEV_TEMPORAL_UI,
+# <folder>/env has these, and SLIPWAY_DEV_KUBECONFIG (a person's), SLIPWAY_DEV_TEMPORAL_ADDRESS, SLIPWAY_DEV_TEMPORAL_UI,
 # SLIPWAY_DEV_TEMPORAL_UI_UPSTREAM, SLIPWAY_DEV_KUBE_ADDRESS, SLIPWAY_DEV_API_ADDRESS, SLIPWAY_DEV_BIN. <folder>/logs has a log of each part.
 set -euo pipefail
 

@@ -46,6 +46,13 @@ func TestGuardCommands(t *testing.T) {
 	require.NotContains(t, run(0, install...), "canaries.mesh.example.com", "objects no longer listed are removed")
 	first := run(0, install...)
 	require.Equal(t, first, run(0, install...), "install is idempotent")
+	require.Regexp(t, `written +by .+ with slipway guard install, 20.+Z\n`, first)
+	require.Contains(t, first, "WARNING      engine is no service account: nothing that engine edits is held")
+
+	other := run(0, "install", "--engine-identity", "other", "--namespace-selector", "slipway.io/guard="+name)
+	require.Contains(t, other, "no longer on the list of users whose edits pass: engine. If an engine")
+	require.Regexp(t, `allowed +other\n`, other, "no identity of the installed guard stays")
+	require.Contains(t, run(0, install...), "no longer on the list of users whose edits pass: other")
 
 	_, err := exec.Command(s.Binary("kubectl"), "--kubeconfig", s.Kubeconfig, "delete",
 		"mutatingadmissionpolicybinding", name+"-services").Output()
@@ -84,6 +91,8 @@ func TestGuardCommandErrors(t *testing.T) {
 			[]string{"install", "--namespace-selector", "a=b=c"}},
 		"Object": {"A kind without its group.", s.Kubeconfig, "is not a custom resource", 2,
 			[]string{"install", "--object", "canaries"}},
+		"EveryNamespace": {"The administrators of a namespace may act as its accounts.", s.Kubeconfig, "is a pattern", 2,
+			[]string{"install", "--engine-identity", "system:serviceaccount:{namespace}:slipway-party"}},
 		"Unreachable": {"A cluster that does not answer.", unreachableKubeconfig(t), "cannot reach the cluster", 1,
 			[]string{"install"}},
 	} {

@@ -41,11 +41,18 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
+// ownAccountOff makes the engines of tests act as the user of their kubeconfig: hundreds of them would make themselves
+// accounts with roles for the whole cluster.
+const ownAccountOff = "SLIPWAY_OWN_ACCOUNT=off"
+
+// OwnAccount is the variable with which a process makes itself an account, as it does by default.
+const OwnAccount = "SLIPWAY_OWN_ACCOUNT=auto"
+
 // Run starts a program with these arguments and additional environment variables.
 func Run(t testing.TB, path string, args, env []string) *Process {
 	t.Helper()
 	p := &Process{cmd: exec.Command(path, args...), done: make(chan struct{}), log: &logBuffer{}}
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env = append(append(os.Environ(), ownAccountOff), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	// The kernel kills the process when the test process dies.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

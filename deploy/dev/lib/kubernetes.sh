@@ -23,7 +23,7 @@ start_kubernetes() {
     done
   fi
   for part in $kubernetes_parts; do wait_for_component "$part"; done
-  if [ -n "$dead" ] || [ ! -f "$dir/engine.kubeconfig" ]; then prepare_cluster; fi
+  if [ -n "$dead" ] || [ ! -f "$dir/prepared" ]; then prepare_cluster; fi
 }
 
 install_cluster() {
@@ -122,7 +122,7 @@ prepare_cluster() {
   local log=$dir/logs/prepare.log
   if ! { kubectl apply --server-side --force-conflicts -f "$here/kwok/nodes.yaml" -f "$here/kwok/pods-go-when-asked.yaml" &&
     kubectl wait --for=condition=Ready nodes --all --timeout=60s &&
-    apply_definitions && make_engine_account; } >"$log" 2>&1; then
+    apply_definitions && touch "$dir/prepared"; } >"$log" 2>&1; then
     tail -n 15 "$log" >&2
     fail "the cluster could not be prepared: see $log"
   fi
@@ -132,22 +132,6 @@ apply_definitions() {
   if ! compgen -G "$root/deploy/crds/*.yaml" >/dev/null; then return 0; fi
   kubectl apply --server-side --force-conflicts -f "$root/deploy/crds" &&
     kubectl wait --for=condition=Established -f "$root/deploy/crds" --timeout=60s
-}
-
-# The engine has an identity of its own, the service account of deploy/rbac, so that the guard in the API server can
-# distinguish it from people. On this stack the account may do everything.
-make_engine_account() {
-  local token
-  kubectl create namespace slipway --dry-run=client -o yaml | kubectl apply --server-side -f - &&
-    kubectl -n slipway create serviceaccount slipway --dry-run=client -o yaml | kubectl apply --server-side -f - &&
-    kubectl create clusterrolebinding slipway-dev --clusterrole=cluster-admin --serviceaccount=slipway:slipway --dry-run=client -o yaml |
-    kubectl apply --server-side -f - &&
-    token=$(kubectl -n slipway create token slipway --duration=8760h) || return 1
-  (umask 077 && kubectl config view --raw --flatten >"$dir/engine.kubeconfig.partial")
-  "$bin/kubectl" --kubeconfig "$dir/engine.kubeconfig.partial" config set-credentials slipway-engine --token="$token" &&
-    "$bin/kubectl" --kubeconfig "$dir/engine.kubeconfig.partial" config set-context --current --user=slipway-engine &&
-    "$bin/kubectl" --kubeconfig "$dir/engine.kubeconfig.partial" config delete-user "kwok-$cluster_name" &&
-    mv "$dir/engine.kubeconfig.partial" "$dir/engine.kubeconfig"
 }
 
 # start_component NAME: starts it and waits until it serves. After a long outage of the API server, its clients retry

@@ -108,7 +108,7 @@ stop_other_stacks() {
 
 delete_data() {
   rm -rf "$dir/temporal.db" "$dir/temporal.db-wal" "$dir/temporal.db-shm" "$dir/temporal.db.partial" "$dir/etcd" \
-    "$dir/kwok" "$dir/kubeconfig" "$dir/engine.kubeconfig" "$dir/env" "$dir/run" "$dir/logs"
+    "$dir/kwok" "$dir/kubeconfig" "$dir/prepared" "$dir/env" "$dir/run" "$dir/logs"
 }
 
 # http_ok PORT PATH: succeeds if a GET over plain HTTP returns 200 within 2 s.

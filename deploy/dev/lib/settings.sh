@@ -131,7 +131,6 @@ write_env() {
     echo "SLIPWAY_DEV_DIR=$dir"
     echo "SLIPWAY_DEV_BIN=$bin"
     echo "SLIPWAY_DEV_KUBECONFIG=$dir/kubeconfig"
-    echo "SLIPWAY_DEV_ENGINE_KUBECONFIG=$dir/engine.kubeconfig"
     echo "SLIPWAY_DEV_KUBE_ADDRESS=https://127.0.0.1:$SLIPWAY_DEV_KUBE_PORT"
     echo "SLIPWAY_DEV_TEMPORAL_ADDRESS=127.0.0.1:$SLIPWAY_DEV_TEMPORAL_PORT"
     echo "SLIPWAY_DEV_TEMPORAL_UI=http://127.0.0.1:$SLIPWAY_DEV_UI_PORT"
