@@ -187,6 +187,10 @@ func (o *Own) Run(ctx context.Context) {
 			}
 			return
 		}
+		if o.failure == nil || o.failure.Error() != err.Error() {
+			o.o.Log.WarnContext(ctx, "the cluster does not answer yet, so that this process does not know its account",
+				"error", kube.Text(err))
+		}
 		o.set(func() { o.failure = err })
 		if pause.For(ctx, findInterval) != nil {
 			return
@@ -226,6 +230,10 @@ func (o *Own) find(ctx context.Context) (who Who, made result, err error) {
 		return who, made, nil
 	}
 	o.awaitRights(ctx, made.rights)
+	select { // the API server may have refused the token of an account that it did not know yet
+	case <-o.refused:
+	default:
+	}
 	o.o.Log.InfoContext(ctx, "this process acts as a service account of its own", "account", o.o.Account.User(),
 		"made by", who.User)
 	return Who{User: o.o.Account.User(), Own: true}, made, nil
