@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -267,7 +266,6 @@ func (o *Own) awaitRights(ctx context.Context, rights []kube.Permission) {
 				"account", o.o.Account.User(), "lacks", len(denied), "error", err)
 			return
 		}
-		rights = slices.Clone(rights)
 		if err == nil {
 			rights = denied
 		}

@@ -237,6 +237,8 @@ func TestPerson_GetsAnAccount(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Who{User: "system:serviceaccount:slipway:slipway-dev", Own: true}, who)
 	const path = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/"
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	require.Equal(t, map[string]int{path + "roles/slipway:slipway-dev:slipway-needed": 1,
 		path + "rolebindings/slipway:slipway-dev:slipway-needed": 1,
 		path + "roles/slipway:slipway-dev:slipway-option":        1,
@@ -311,7 +313,7 @@ func TestAccountOfAnother_KeepsItsRights(t *testing.T) {
 	c.foreign = true
 	p := c.start(t, false)
 	p.requireToken("token-1")
-	require.Empty(t, c.applied)
+	c.change(func() { require.Empty(t, c.applied) })
 	require.Contains(t, p.log.String(), "keeps the rights that it has")
 }
 
@@ -333,7 +335,7 @@ func TestUnreachableCluster_IsWaitedFor(t *testing.T) {
 func TestToken_IsRenewed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.life = 2 * time.Second
+	c.life = 6 * time.Second
 	p := c.start(t, false)
 	p.requireToken("token-1")
 	p.requireToken("token-2")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -63,23 +64,17 @@ func (o *Own) make(ctx context.Context) (result, error) {
 // recorded in missing. An optional manifest that may not be granted is left out.
 func (o *Own) grant(ctx context.Context, m account.Manifest, objects []*unstructured.Unstructured,
 	missing map[string]bool) error {
-	jobs := make([]func(ctx context.Context) error, 0, len(objects))
-	absent := make([]bool, len(objects))
-	for i, object := range objects {
-		jobs = append(jobs, func(ctx context.Context) error {
-			err := o.apply(ctx, object)
-			absent[i] = apierrors.IsNotFound(err) && object.GetNamespace() != ""
-			if absent[i] {
-				return nil
-			}
-			return err
-		})
-	}
-	err := kube.Parallel(ctx, jobs)
-	for i, object := range objects {
-		if absent[i] {
-			missing[object.GetNamespace()] = true
+	var roles, bindings []*unstructured.Unstructured
+	for _, object := range objects {
+		if object.Object["roleRef"] == nil {
+			roles = append(roles, object)
+		} else {
+			bindings = append(bindings, object)
 		}
+	}
+	err := o.applyAll(ctx, roles, missing)
+	if err == nil { // who may bind a role depends on what it contains
+		err = o.applyAll(ctx, bindings, missing)
 	}
 	switch {
 	case err == nil:
@@ -88,12 +83,34 @@ func (o *Own) grant(ctx context.Context, m account.Manifest, objects []*unstruct
 		o.o.Log.InfoContext(ctx, "the service account of this process does not get optional rights", "account",
 			o.o.Account.User(), "manifest", "deploy/rbac/"+m.Name, "why", kube.Text(err))
 		for _, object := range objects {
-			missing[object.GetNamespace()+"/"+object.GetName()] = true
+			missing[key(object)] = true
 		}
 		return nil
 	}
 	return fmt.Errorf("the rights of deploy/rbac/%s: %w", m.Name, err)
 }
+
+// applyAll applies objects, except in namespaces that do not exist.
+func (o *Own) applyAll(ctx context.Context, objects []*unstructured.Unstructured, missing map[string]bool) error {
+	var mu sync.Mutex
+	var jobs []func(ctx context.Context) error
+	for _, object := range objects {
+		jobs = append(jobs, func(ctx context.Context) error {
+			err := o.apply(ctx, object)
+			if !apierrors.IsNotFound(err) || object.GetNamespace() == "" {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			missing[object.GetNamespace()] = true
+			return nil
+		})
+	}
+	return kube.Parallel(ctx, jobs)
+}
+
+// key identifies a role or binding among those that are missing.
+func key(o *unstructured.Unstructured) string { return o.GetNamespace() + "/" + o.GetName() }
 
 func (o *Own) apply(ctx context.Context, object *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, kube.CallTimeout)
@@ -107,8 +124,7 @@ func (o *Own) apply(ctx context.Context, object *unstructured.Unstructured) erro
 func sample(objects []*unstructured.Unstructured, missing map[string]bool) (rights []kube.Permission) {
 	for _, object := range objects {
 		rules, _, _ := unstructured.NestedSlice(object.Object, "rules")
-		if len(rules) == 0 || missing[object.GetNamespace()] ||
-			missing[object.GetNamespace()+"/"+object.GetName()] {
+		if len(rules) == 0 || missing[object.GetNamespace()] || missing[key(object)] {
 			continue
 		}
 		rule, _ := rules[0].(map[string]any)
