@@ -10,7 +10,6 @@ import (
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/hold"
-	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout/traffic"
 )

@@ -19,7 +19,6 @@ import (
 	"slipway.io/slipway/release/cel"
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/hold"
-	"slipway.io/slipway/release/jsonpatch"
 	rollouts "slipway.io/slipway/release/kruise/admission"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
