@@ -237,6 +237,8 @@ engine-name: blue
 serving-namespace: servings
 install-crds: true
 install-guard: true
+own-account: off
+engine-identity: [anna, "system:serviceaccount:other:engine"]
 party: [alice]
 watch-namespaces: shop, bank
 servings-in-any-namespace: true
@@ -296,6 +298,7 @@ api: http://slipway.example:80/
 		CodecTokenFile: "/etc/codec.token",
 		TemporalUI:     "https://temporal.example/ui", TemporalUIUpstream: "http://temporal-ui:8080",
 		TemporalUIListen: "0.0.0.0:12", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
+		OwnAccount: OwnAccountOff, EngineIdentity: []string{"anna", "system:serviceaccount:other:engine"},
 		EngineName: "blue", ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
 		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageBucket: "s3://packages/slipway",
 		PackageS3Endpoint: "https://s3.example",
