@@ -113,24 +113,20 @@ func notOfAdministrators(s settings.Settings) []string {
 
 // identities returns the users whose edits pass the guard and the gate that this process installs, and nothing of what
 // is installed: the accounts that this engine makes itself, or that of this process, and those of --engine-identity.
-func identities(ctx context.Context, mine *own.Own, s settings.Settings, as role) ([]string, error) {
-	who, err := mine.Who(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var list []string
+func identities(who own.Who, s settings.Settings, as role) (list []string) {
+	worker := account.User(s.Namespace, string(roleWorker))
 	switch {
 	case who.Own: // server and worker may later run apart, or together
-		list = []string{account.User(s.Namespace, string(roleWorker)), account.User(s.Namespace, string(roleDev))}
+		list = []string{worker, account.User(s.Namespace, string(roleDev))}
 	case who.User != "":
 		list = []string{who.User}
 	}
 	if as == roleServer && len(s.EngineIdentity) == 0 { // the workers have an account of their own
-		list = append(list, account.User(s.Namespace, string(roleWorker)))
+		list = append(list, worker)
 	}
 	list = append(list, s.EngineIdentity...)
 	slices.Sort(list)
-	return slices.Compact(list), nil
+	return slices.Compact(list)
 }
 
 // checkIdentities refuses identities that this process would write nowhere.
@@ -145,7 +141,10 @@ func checkIdentities(s settings.Settings, installsGuard bool) error {
 
 // guardList returns the identities with the command that writes them.
 func guardList(ctx context.Context, mine *own.Own, s settings.Settings, as role) (guard.List, error) {
-	list, err := identities(ctx, mine, s, as)
+	who, err := mine.Who(ctx)
+	if err != nil {
+		return guard.List{}, err
+	}
 	command := map[role]string{roleServer: "slipway server", roleDev: "slipway dev"}[as]
-	return guard.List{Identities: list, With: command + " in the namespace " + s.Namespace}, err
+	return guard.List{Identities: identities(who, s, as), With: command + " in the namespace " + s.Namespace}, nil
 }

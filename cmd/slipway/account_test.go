@@ -16,6 +16,7 @@ import (
 
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/kube"
+	own "slipway.io/slipway/kube/account"
 	"slipway.io/slipway/release/account"
 )
 
@@ -138,4 +139,40 @@ func TestEngineIdentity_NeedsAnInstaller(t *testing.T) {
 	require.NoError(t, checkIdentities(s, false))
 	require.ErrorContains(t, runServer(context.Background(), settings.Settings{EngineIdentity: []string{"anna"}}),
 		"--engine-identity has no effect")
+}
+
+// A start writes its own accounts and those that it was given.
+func TestIdentities_AreOwnAndGiven(t *testing.T) {
+	t.Parallel()
+	const worker, dev, other = "system:serviceaccount:home:slipway", "system:serviceaccount:home:slipway-dev",
+		"system:serviceaccount:other:engine"
+	for name, c := range map[string]struct {
+		reason string
+		who    own.Who
+		as     role
+		given  []string
+		want   []string
+	}{
+		"Made": {"The engine may run in one process or in two.", own.Who{User: dev, Own: true}, roleDev, nil,
+			[]string{worker, dev}},
+		"MadeAndGiven": {"Others are added, once.", own.Who{User: dev, Own: true}, roleDev, []string{other, worker},
+			[]string{worker, dev, other}},
+		"ServiceAccount": {"An administrator has made the account.", own.Who{User: other}, roleDev, nil,
+			[]string{other}},
+		"Person": {"Without a list that has the person, the engine could not work.", own.Who{User: "anna"}, roleDev, nil,
+			[]string{"anna"}},
+		"Server": {"Servers change no workload: workers do.", own.Who{User: other}, roleServer, nil,
+			[]string{worker, other}},
+		"ServerOfGivenWorker": {"The workers' account replaces the default.", own.Who{User: other}, roleServer,
+			[]string{"system:serviceaccount:home:blue"}, []string{"system:serviceaccount:home:blue", other}},
+		"MadeServer": {"Its account changes no workload.",
+			own.Who{User: "system:serviceaccount:home:slipway-server", Own: true}, roleServer, nil,
+			[]string{worker, dev}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := settings.Settings{Namespace: "home", EngineIdentity: c.given}
+			require.Equal(t, c.want, identities(c.who, s, c.as), c.reason)
+		})
+	}
 }
