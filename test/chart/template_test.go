@@ -221,8 +221,8 @@ func TestPartyChart_HasNoCentrePermissions(t *testing.T) {
 // accounts of the release.
 func TestChartGuard_EqualsGuardOfCommand(t *testing.T) {
 	t.Parallel()
-	identities := []string{"system:serviceaccount:team-a:blue-slipway",
-		"system:serviceaccount:slipway-party:slipway-party"}
+	identities := []string{"system:serviceaccount:slipway-party:slipway-party",
+		"system:serviceaccount:team-a:blue-slipway"}
 	for name, c := range map[string]struct {
 		gate    bool
 		options guard.Options
@@ -234,7 +234,7 @@ func TestChartGuard_EqualsGuardOfCommand(t *testing.T) {
 			t.Parallel()
 			c.options.Name, c.options.Identities = "blue-slipway-team-a-guard", identities
 			file := values(t, map[string]any{"guard": map[string]any{"install": true, "gate": c.gate,
-				"identities": identities[1:]}})
+				"identities": identities[:1]}})
 			rendered := objectsOf(t, mustHelm(t, "template", "blue", chartDir(), "--namespace", "team-a", "--values",
 				file))
 			wanted := guard.Policies(c.options, "v1", "v1")
@@ -255,6 +255,22 @@ func TestChartGuard_EqualsGuardOfCommand(t *testing.T) {
 			assert.Equal(t, len(wanted), policies)
 		})
 	}
+}
+
+// TestServersThatWriteTheGate_KnowTheWorkers: the account of workers is another than that of the servers which write
+// whose edits the gate lets pass. Servers that write no gate refuse the flag.
+func TestServersThatWriteTheGate_KnowTheWorkers(t *testing.T) {
+	t.Parallel()
+	const flag = "--engine-identity"
+	argsOf := func(set string) string {
+		pod, err := json.Marshal(find(t, render(t, "--set", "rollouts.enabled=true,"+set), "Deployment",
+			"slipway-server").Object["spec"])
+		require.NoError(t, err)
+		return string(pod)
+	}
+	require.Contains(t, argsOf("rbac.byServer=true,guard.identities={anna}"),
+		`"`+flag+`=system:serviceaccount:slipway:slipway,anna"`)
+	require.NotContains(t, argsOf("rbac.byServer=false"), flag)
 }
 
 // TestDefinitions_AreKept_OnUninstall checks that definitions equal the repository's, are kept on uninstall, and are
