@@ -46,17 +46,17 @@ func runServer(ctx context.Context, s settings.Settings) error {
 	if err := checkIdentities(s, false); err != nil {
 		return err
 	}
-	return runEngine(ctx, s, fx.Supply(roleServer), homeModule, rightsModule(serverRights), serverModule, servingControllerModule,
-		kusciaModule, webhookModule, installedModule)
+	return runEngine(ctx, s, fx.Supply(roleServer), homeModule, rightsModule(serverRights), serverModule,
+		servingControllerModule, kusciaModule, webhookModule, installedModule)
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
 	if err := checkIdentities(s, s.InstallGuard); err != nil {
 		return err
 	}
-	return runEngine(ctx, withOwnStore(s), fx.Supply(roleDev), packageStoreModule, homeModule, rightsModule(serverRights, centreRights),
-		guardModule, partyModule, serverModule, servingControllerModule, rolloutControllersModule, kusciaModule,
-		webhookModule, installedModule)
+	return runEngine(ctx, withOwnStore(s), fx.Supply(roleDev), packageStoreModule, homeModule,
+		rightsModule(serverRights, centreRights), guardModule, partyModule, serverModule, servingControllerModule,
+		rolloutControllersModule, kusciaModule, webhookModule, installedModule)
 }
 
 // runWorker serves the engine's queue and the default party's, or only the queues of --party: a party's worker has no

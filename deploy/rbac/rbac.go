@@ -1,5 +1,5 @@
-// Package rbac embeds the permissions of the processes, so that each can report which of them its account lacks, and can
-// make itself an account that has them.
+// Package rbac embeds the permissions of the processes, so that each can report which of them its account lacks, and
+// can make itself an account that has them.
 package rbac
 
 import _ "embed"
