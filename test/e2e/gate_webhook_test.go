@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -149,8 +150,14 @@ func TestGateWebhook_IsPublished_DependingOnSettingAndCluster(t *testing.T) {
 	s := harness.SharedStack(t)
 	name := harness.RandomName("gate")
 	configurations := s.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	var log bytes.Buffer
+	engine := "engine"
 	publish := func(by string) error {
-		_, err := (&cliguard.Gate{Config: s.REST, Name: name, Mode: by}).Publish(context.Background(),
+		gate := &cliguard.Gate{Config: s.REST, Name: name, Mode: by, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			List: func(context.Context) (cliguard.List, error) {
+				return cliguard.List{Identities: []string{engine}, With: "slipway server"}, nil
+			}}
+		_, err := gate.Publish(context.Background(),
 			admission.WebhookClientConfig{URL: new("https://127.0.0.1:1/mutate")})
 		require.NoError(t, err, by)
 		_, err = configurations.Get(context.Background(), name, metav1.GetOptions{})
@@ -171,6 +178,17 @@ func TestGateWebhook_IsPublished_DependingOnSettingAndCluster(t *testing.T) {
 	found, err = configurations.Get(context.Background(), name, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, version, found.ResourceVersion, "an unchanged configuration is not written again")
+	identities, written := guard.WebhookIdentities(found)
+	require.Equal(t, []string{"engine"}, identities, "the list is the given one, without defaults")
+	require.Equal(t, "slipway server", written.With)
+	require.NotContains(t, log.String(), "no longer")
+	engine = "other"
+	require.NoError(t, publish(settings.GateWebhook))
+	found, err = configurations.Get(context.Background(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	identities, _ = guard.WebhookIdentities(found)
+	require.Equal(t, []string{"other"}, identities, "nothing of an installed list is kept")
+	require.Contains(t, log.String(), "no longer on the list of users whose edits pass: engine")
 	require.True(t, apierrors.IsNotFound(publish(settings.GatePolicy)), "a webhook without a server would refuse edits")
 	require.NoError(t, publish(settings.GateWebhook))
 	require.NoError(t, (&cliguard.Gate{Config: s.REST, Name: name}).Withdraw(context.Background()))

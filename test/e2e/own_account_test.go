@@ -188,7 +188,8 @@ func TestPersonWithoutRights_IsWarned(t *testing.T) {
 	path := t.TempDir() + "/kubeconfig"
 	require.NoError(t, clientcmd.WriteToFile(*config, path))
 	worker := harness.Run(t, e.Binary("slipway"), []string{"worker", "--party", "alice", "--watch-namespaces", e.Apps,
-		"--kubeconfig", path, "--temporal-address", e.TemporalAddress, "--temporal-namespace", "default"}, []string{harness.OwnAccount})
+		"--kubeconfig", path, "--temporal-address", e.TemporalAddress, "--temporal-namespace",
+		"default"}, []string{harness.OwnAccount})
 	p := personal{Engine: e, t: t}
 	p.waitLog(worker, "this process acts as otto, who is no service account")
 	require.Contains(t, worker.Output(),
