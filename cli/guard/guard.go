@@ -179,6 +179,9 @@ type Gate struct {
 	Name   string
 	// Mode is how the gate holds workloads: one of the values of settings.Settings.Gate.
 	Mode string
+	// Authors is true for the webhook that checks authors of Rollouts (guard.AuthorWebhooks) in place of those that
+	// hold workloads.
+	Authors bool
 
 	published atomic.Pointer[[]string]
 }
@@ -191,7 +194,11 @@ func (g *Gate) Publish(ctx context.Context, client admission.WebhookClientConfig
 		return 0, err
 	}
 	if !g.needsWebhook(c) {
-		return gateInterval, c.withdraw(ctx, g.Name)
+		again := gateInterval
+		if g.Authors && !c.hasRollouts {
+			again = definitionInterval
+		}
+		return again, c.withdraw(ctx, g.Name)
 	}
 	wanted, _, err := c.guardOptions(ctx)
 	if err != nil {
@@ -203,7 +210,16 @@ func (g *Gate) Publish(ctx context.Context, client admission.WebhookClientConfig
 	if !c.hasRollouts { // the definition may be applied after the engine started
 		again = definitionInterval
 	}
-	return again, c.PutGate(ctx, guard.Webhooks(wanted, client))
+	return again, c.PutGate(ctx, g.configuration(wanted, client))
+}
+
+// configuration returns the configuration of the webhooks.
+func (g *Gate) configuration(wanted guard.Options,
+	client admission.WebhookClientConfig) *admission.MutatingWebhookConfiguration {
+	if g.Authors {
+		return guard.AuthorWebhooks(wanted, client)
+	}
+	return guard.Webhooks(wanted, client)
 }
 
 // Withdraw removes the webhook of this engine's gate.
