@@ -2,9 +2,11 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	authorization "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -67,4 +69,14 @@ func (c Cluster) authorChecks(ctx context.Context) ([]author.Check, error) {
 		return nil, err
 	}
 	return guard.AuthorChecks(policies, hooks), nil
+}
+
+// May asks the API server whether a user has a permission.
+func (c Cluster) May(ctx context.Context, question authorization.SubjectAccessReviewSpec) (bool, error) {
+	answer, err := c.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+		&authorization.SubjectAccessReview{Spec: question}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("a permission of user %s can't be asked for: %w", question.User, err)
+	}
+	return answer.Status.Allowed, nil
 }

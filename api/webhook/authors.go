@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	registration "k8s.io/api/admissionregistration/v1"
 	authorization "k8s.io/api/authorization/v1"
 
@@ -31,8 +30,8 @@ func NewAuthors(a Authors) Endpoint {
 		return author.Reviewer{Engine: a.Engine,
 			May: func(question authorization.SubjectAccessReviewSpec) (bool, error) { return a.May(ctx, question) }}
 	}
-	handler := &reviews{most: maxReview, room: semaphore.NewWeighted(maxReviews),
-		work: semaphore.NewWeighted(decodedAtOnce), timeout: maxTimeout, advice: "make the object smaller",
+	handler := &reviews{most: maxReview, room: editsInMemory, work: editsDecoded, timeout: maxTimeout,
+		advice: "make the object smaller",
 		review: func(ctx context.Context, request []byte) ([][]byte, error) {
 			answer, err := reviewer(ctx).Review(request)
 			return [][]byte{answer}, err

@@ -27,6 +27,7 @@ import (
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/failure"
+	gates "slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/store"
@@ -49,8 +50,14 @@ var homeModule = fx.Module("home",
 		func(config *rest.Config, s settings.Settings) (*store.Store, error) {
 			return store.New(config, s.Namespace, s.ServingNamespace)
 		},
-		func(home *store.Store, temporal client.Client, reader *versions.Reader, s settings.Settings) *centre.Activities {
-			return centre.NewActivities(home, temporal, reader, s.RecordLimit)
+		func(home *store.Store, temporal client.Client, reader *versions.Reader, authors *kube.Authors,
+			s settings.Settings) *centre.Activities {
+			a := centre.NewActivities(home, temporal, reader, s.RecordLimit)
+			a.CheckAuthors(authors.Unchecked, s.RequireGate)
+			return a
+		},
+		func(typed kube.Typed, objects dynamic.Interface) *kube.Authors {
+			return kube.NewAuthors(kube.NewCluster(typed, objects, nil))
 		},
 		newOtherReleaser,
 	),
@@ -77,8 +84,10 @@ var servingControllerModule = fx.Module("serving-controller",
 // rolloutControllersModule runs the controllers for the Rollouts and TrafficRoutings of the home cluster. They belong
 // to workers, since they hold workloads: the account of a server has no right to do that.
 var rolloutControllersModule = fx.Module("rollout-controllers",
-	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, p BackendParts) {
+	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, authors *kube.Authors, p BackendParts) {
 		options := rolloutcontroller.Options{
+			Unchecked: authors.Unchecked, RequireGate: p.Settings.RequireGate,
+			Events:     typed.CoreV1(),
 			Namespaces: p.Settings.WatchNamespaces,
 			Served: func(resource schema.GroupVersionResource) bool {
 				return watch.Served(typed.Discovery(), resource)
@@ -194,7 +203,7 @@ func (w manifestRights) wanted(denied []kube.Permission) bool {
 // rightsOf returns the rights that a manifest of deploy/rbac grants with these settings, without those of some roles.
 func rightsOf(s settings.Settings, name string, manifest []byte, omit ...string) (manifestRights, error) {
 	names := map[string]string{"slipway": s.Namespace, "cross-domain": s.ServingNamespace,
-		"slipway-gate-slipway": "slipway-gate-" + s.Namespace}
+		"slipway-gate-slipway": gates.GateOf(s.Namespace), "slipway-authors-slipway": gates.AuthorsOf(s.Namespace)}
 	all := manifestRights{manifest: "deploy/rbac/" + name}
 	roles, err := kube.Rights(manifest, names, s.WatchNamespaces...)
 	for role, rights := range roles {

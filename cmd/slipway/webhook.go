@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"go.uber.org/fx"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/api/webhook"
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/kube"
 	gates "slipway.io/slipway/release/guard"
 	"slipway.io/slipway/reload"
 	"slipway.io/slipway/store"
@@ -21,7 +23,8 @@ import (
 // webhookModule serves the webhooks for API servers: every webhook.Endpoint in the group "webhooks".
 var webhookModule = fx.Module("webhook",
 	fx.Provide(fx.Annotate(conversionEndpoint, fx.ResultTags(`group:"webhooks"`)),
-		fx.Annotate(gateEndpoint, fx.ResultTags(`group:"webhooks"`))),
+		fx.Annotate(gateEndpoint, fx.ResultTags(`group:"webhooks"`)),
+		fx.Annotate(authorsEndpoint, fx.ResultTags(`group:"webhooks"`))),
 	fx.Invoke(func(lc fx.Lifecycle, p webhookParts) error {
 		address, err := webhookAddress(p.Settings)
 		if err != nil {
@@ -74,11 +77,19 @@ func newGate(home *store.Store, config *rest.Config, by string) *guard.Gate {
 	return &guard.Gate{Config: config, Name: gates.GateOf(home.Namespace()), Mode: by}
 }
 
-// withdrawGate removes the webhook that an earlier process registered: the API server would call a server that no
+// newAuthors returns the check of authors of this engine.
+func newAuthors(home *store.Store, config *rest.Config, by string) *guard.Gate {
+	return &guard.Gate{Config: config, Name: gates.AuthorsOf(home.Namespace()), Mode: by, Authors: true}
+}
+
+// withdrawGate removes the webhooks that an earlier process registered: the API server would call a server that no
 // longer runs.
 func withdrawGate(ctx context.Context, p webhookParts) {
-	if err := newGate(p.Store, p.Config, settings.GateOff).Withdraw(ctx); err != nil && ctx.Err() == nil {
-		p.Log.WarnContext(ctx, "cannot remove the webhook of the gate from the API server", "error", err)
+	for _, gate := range []*guard.Gate{newGate(p.Store, p.Config, settings.GateOff),
+		newAuthors(p.Store, p.Config, settings.GateOff)} {
+		if err := gate.Withdraw(ctx); err != nil && ctx.Err() == nil {
+			p.Log.WarnContext(ctx, "cannot remove a webhook from the API server", "webhook", gate.Name, "error", err)
+		}
 	}
 }
 
@@ -90,6 +101,18 @@ func gateEndpoint(home *store.Store, config *rest.Config, s settings.Settings, f
 		publish = found.checking("the gate's webhook", gate.Check)
 	}
 	return webhook.NewGate(webhook.Gate{Engine: gate.IsEngine, Rollouts: home.RolloutsIn, Publish: publish})
+}
+
+// authorsEndpoint returns the webhook that checks authors of Rollouts if no admission policy does.
+func authorsEndpoint(home *store.Store, config *rest.Config, typed kube.Typed, objects dynamic.Interface,
+	s settings.Settings, found *installed) webhook.Endpoint {
+	gate := newAuthors(home, config, s.Gate)
+	publish := gate.Publish
+	if !s.RegisterWebhooks {
+		publish = found.checking("the webhook that checks authors", gate.Check)
+	}
+	return webhook.NewAuthors(webhook.Authors{Engine: gate.IsEngine, May: kube.NewCluster(typed, objects, nil).May,
+		Publish: publish})
 }
 
 // conversionEndpoint returns the webhook that converts Rollouts.

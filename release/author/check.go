@@ -75,3 +75,8 @@ func (c Check) appliesTo(namespace map[string]string) bool {
 	selector, err := metav1.LabelSelectorAsSelector(c.Namespaces)
 	return err == nil && selector.Matches(labels.Set(namespace))
 }
+
+// Refusal returns why a release of an unchecked object does not begin, where that is required.
+func Refusal(unchecked string) string {
+	return unchecked + "; releases of such objects don't begin, because the engine's workers run with --require-gate"
+}

@@ -51,6 +51,6 @@ func TestDecide_WhileNoReleaseChangesTrafficRouting(t *testing.T) {
 		if c.seen.Generation == 0 {
 			c.seen.Generation = 1
 		}
-		require.Equal(t, c.want, Decide(&c.seen, "web"), c.reason)
+		require.Equal(t, c.want, Decide(&c.seen, "web", ""), c.reason)
 	}
 }
