@@ -26,7 +26,9 @@ userInfo: {username: anna, uid: "7", groups: [devs], extra: {scopes: [a, b]}}, o
 	return raw
 }
 
-func named(text string) string { return strings.Replace(text, "{spec", "{metadata: {name: web}, spec", 1) }
+func named(text string) string {
+	return strings.Replace(text, "{spec", "{metadata: {name: web}, spec", 1)
+}
 
 func TestReview(t *testing.T) {
 	t.Parallel()
