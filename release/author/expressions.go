@@ -63,12 +63,11 @@ func named(object, field string, of Reference) string {
 // Validations returns the validations of an edit. Each asks for one permission: an API server limits how many one
 // expression asks for.
 func Validations() []admission.Validation {
-	reason := metav1.StatusReasonForbidden
 	out := []admission.Validation{
-		{Expression: fmt.Sprintf("size(variables.routings[1]) <= %d", maxRoutings), Reason: &reason,
+		{Expression: fmt.Sprintf("size(variables.routings[1]) <= %d", maxRoutings), Reason: new(metav1.StatusReasonForbidden),
 			MessageExpression: celFormat(tooManyRoutings, "string(size(variables.routings[1]))",
 				cel.Text(fmt.Sprint(maxRoutings))), Message: "the object has too many entries of routes"},
-		{Expression: fmt.Sprintf("size(variables.asked) <= %d", maxAsked), Reason: &reason,
+		{Expression: fmt.Sprintf("size(variables.asked) <= %d", maxAsked), Reason: new(metav1.StatusReasonForbidden),
 			MessageExpression: celFormat(tooMany, "string(size(variables.asked))", cel.Text(fmt.Sprint(maxAsked))),
 			Message:           "the edit adds too many references to objects"},
 	}
@@ -78,7 +77,7 @@ func Validations() []admission.Validation {
 		out = append(out, admission.Validation{
 			Expression: fmt.Sprintf("%[1]s || authorizer.group(%[2]s.group).resource(%[2]s.resource)"+
 				".namespace(request.namespace).name(%[2]s.name).check('%[3]s').allowed()", there, one, VerbPatch),
-			MessageExpression: there + " ? '' : " + denied(one), Reason: &reason,
+			MessageExpression: there + " ? '' : " + denied(one), Reason: new(metav1.StatusReasonForbidden),
 			Message: "the user may not change an object to which this one refers"})
 	}
 	return out
