@@ -45,7 +45,8 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 			return failure.New(failure.Refused, "%s is held by %s", store.TrafficObject(in.Namespace, in.Name), other)
 		}
 		others := without(t.Status.Holders, in.Holder)
-		switch held := len(others) < len(t.Status.Holders); {
+		held := len(others) < len(t.Status.Holders)
+		switch {
 		case t.Deleting && !held:
 			return failure.New(failure.Refused, "%s is being deleted: create it again after it is deleted, then "+
 				"start the rollout again", store.TrafficObject(in.Namespace, in.Name))

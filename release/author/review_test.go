@@ -26,7 +26,7 @@ userInfo: {username: anna, uid: "7", groups: [devs], extra: {scopes: [a, b]}}, o
 	return raw
 }
 
-func named(text string) string {
+func titled(text string) string {
 	return strings.Replace(text, "{spec", "{metadata: {name: web}, spec", 1)
 }
 
@@ -68,9 +68,9 @@ func TestReview(t *testing.T) {
 				}}
 			old := c.old
 			if old != "" {
-				old = named(old)
+				old = titled(old)
 			}
-			response := answered(t, a, reviewOf(t, old, named(c.edited)))
+			response := answered(t, a, reviewOf(t, old, titled(c.edited)))
 			require.Equal(t, c.says == "", response.Allowed, c.reason)
 			if c.says != "" {
 				require.Contains(t, response.Result.Message, c.says, c.reason)
@@ -96,7 +96,7 @@ func TestReview_EngineAndErrors(t *testing.T) {
 	asks := errors.New("asked")
 	a := Reviewer{Engine: func(user, namespace string) bool { return user == "anna" && namespace == "shop" },
 		May: func(authorization.SubjectAccessReviewSpec) (bool, error) { return true, asks }}
-	request := reviewOf(t, "", named(rollout(web)))
+	request := reviewOf(t, "", titled(rollout(web)))
 	require.True(t, answered(t, a, request).Allowed)
 	a.Engine = func(string, string) bool { return false }
 	_, err := a.Review(request)
