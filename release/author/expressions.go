@@ -51,12 +51,12 @@ func items(optional string) string {
 // referred is the list of what one entry of routes refers to.
 var referred = fmt.Sprintf(`%s.map(c, {'group': c.apiVersion.contains('/') ? c.apiVersion.split('/')[0] : '', 'resource': `+
 	`[c.kind.lowerAscii()].map(k, k.matches('%s') ? k + 'es' : k.matches('%s') ? k.substring(0, size(k) - 1) + 'ies' : k + 's')[0], `+
-	`'name': c.name})`, items("r.?customNetworkRefs"), endsInSibilant, endsInY) +
+	`'name': string(c.name)})`, items("r.?customNetworkRefs"), endsInSibilant, endsInY) +
 	named("ingress", "name", ingress) + named("gateway", "httpRouteName", httpRoute)
 
 // named returns an expression for the reference of a field of its own, in a list that is empty without it.
 func named(object, field string, of Reference) string {
-	return fmt.Sprintf(" + (r.?%[1]s.?%[2]s.orValue('') == '' ? [] : [{'group': %[3]s, 'resource': %[4]s, 'name': r.%[1]s.%[2]s}])",
+	return fmt.Sprintf(" + (r.?%[1]s.?%[2]s.orValue('') == '' ? [] : [{'group': %[3]s, 'resource': %[4]s, 'name': string(r.%[1]s.%[2]s)}])",
 		object, field, cel.Text(of.Group), cel.Text(of.Resource))
 }
 
