@@ -28,8 +28,8 @@ type Authors struct {
 func NewAuthors(cluster Cluster) *Authors { return &Authors{cluster: cluster} }
 
 // unknownChecks is the reason if the process may not read what checks authors.
-const unknownChecks = "whether its authors may change the objects that it refers to is unknown: this engine's account " +
-	"may not read admission policies and webhooks (deploy/rbac/centre.yaml)"
+const unknownChecks = "whether its authors may change the objects that it refers to is unknown: this engine's " +
+	"account may not read admission policies (deploy/rbac/centre.yaml)"
 
 // Unchecked returns why nothing proves that, and what to do; "" if it is proved.
 func (a *Authors) Unchecked(ctx context.Context, o author.Object) (string, error) {

@@ -65,8 +65,8 @@ func NewActivities(store *store.Store, temporal client.Client, reader inputs, re
 }
 
 // CheckAuthors has the TrafficRoutings that rollouts hold judged: whether anything proves that their authors may change
-// what these refer to. If it is required, no rollout can hold one without the proof; otherwise its status warns. Without
-// this call no TrafficRouting is judged.
+// what these refer to. If it is required, no rollout can hold one without the proof; otherwise its status warns.
+// Without this call no TrafficRouting is judged.
 func (a *Activities) CheckAuthors(unchecked func(ctx context.Context, o author.Object) (why string, err error),
 	required bool) {
 	a.authors, a.requireGate = unchecked, required

@@ -29,8 +29,8 @@ func (g *Gate) Check(ctx context.Context, client admission.WebhookClientConfig) 
 	object := "MutatingWebhookConfiguration " + g.Name
 	switch needed := g.needsWebhook(c); {
 	case len(all) == 0 && needed && g.Authors:
-		return "the " + object + " is missing, so that whether authors of Rollouts may change what these refer to isn't " +
-			"checked: " + byAdministrator, nil
+		return "the " + object + " is missing, so that authors of Rollouts may refer to objects that they may not " +
+			"change: " + byAdministrator, nil
 	case len(all) == 0 && needed:
 		return "the " + object + " is missing, so that changes of workloads which Rollouts name are not held: " +
 			byAdministrator, nil

@@ -84,7 +84,8 @@ var servingControllerModule = fx.Module("serving-controller",
 // rolloutControllersModule runs the controllers for the Rollouts and TrafficRoutings of the home cluster. They belong
 // to workers, since they hold workloads: the account of a server has no right to do that.
 var rolloutControllersModule = fx.Module("rollout-controllers",
-	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, authors *kube.Authors, p BackendParts) {
+	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, authors *kube.Authors,
+		p BackendParts) {
 		options := rolloutcontroller.Options{
 			Unchecked: authors.Unchecked, RequireGate: p.Settings.RequireGate,
 			Events:     typed.CoreV1(),

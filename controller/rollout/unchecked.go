@@ -48,8 +48,8 @@ func (w *warnings) unchecked(object *corev1.ObjectReference, why string) {
 }
 
 func referenceTo(r *v1beta1.Rollout) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.Kind, Namespace: r.Namespace,
-		Name: r.Name, UID: r.UID, ResourceVersion: r.ResourceVersion}
+	return &corev1.ObjectReference{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.Kind,
+		Namespace: r.Namespace, Name: r.Name, UID: r.UID, ResourceVersion: r.ResourceVersion}
 }
 
 func referenceToTraffic(t *v1alpha1.TrafficRouting) *corev1.ObjectReference {

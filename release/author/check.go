@@ -46,9 +46,9 @@ func Token(uids ...types.UID) string {
 const settling = 5 * time.Second
 
 // Unchecked returns why nothing proves that the authors of an object were allowed to change what it refers to, and what
-// to do about that; "" if it is proved. It is proved for an object that was created under a check, since each later edit
-// has passed it too, and for one that carries the token of a check: then all references were checked when the token was
-// set.
+// to do about that; "" if it is proved. It is proved for an object that was created under a check, since each later
+// edit has passed it too, and for one that carries the token of a check: then all references were checked when the
+// token was set.
 func Unchecked(o Object, checks []Check, namespace map[string]string) string {
 	var token string
 	for _, c := range checks {

@@ -35,11 +35,13 @@ func Variables() []admission.Variable {
 		flat = append(flat, fmt.Sprintf("(size(l) > %[1]d ? l[%[1]d] : [])", i))
 	}
 	return []admission.Variable{
-		{Name: "routings", Expression: "[oldObject, object].map(o, o == null ? [] : " + strings.Join(routings, " + ") + ")"},
+		{Name: "routings", Expression: "[oldObject, object].map(o, o == null ? [] : " +
+			strings.Join(routings, " + ") + ")"},
 		{Name: "referred", Expression: "variables.routings.map(l, l.map(r, " + referred + "))"},
 		{Name: "references", Expression: "variables.referred.map(l, " + strings.Join(flat, " + ") + ")"},
 		{Name: "all", Expression: "request.operation == 'CREATE' || " + requested},
-		{Name: "asked", Expression: "variables.references[1].filter(r, variables.all || !(r in variables.references[0]))"},
+		{Name: "asked",
+			Expression: "variables.references[1].filter(r, variables.all || !(r in variables.references[0]))"},
 	}
 }
 
@@ -64,10 +66,12 @@ func named(object, field string, of Reference) string {
 // expression asks for.
 func Validations() []admission.Validation {
 	out := []admission.Validation{
-		{Expression: fmt.Sprintf("size(variables.routings[1]) <= %d", maxRoutings), Reason: new(metav1.StatusReasonForbidden),
+		{Expression: fmt.Sprintf("size(variables.routings[1]) <= %d", maxRoutings),
+			Reason: new(metav1.StatusReasonForbidden),
 			MessageExpression: celFormat(tooManyRoutings, "string(size(variables.routings[1]))",
 				cel.Text(fmt.Sprint(maxRoutings))), Message: "the object has too many entries of routes"},
-		{Expression: fmt.Sprintf("size(variables.asked) <= %d", maxAsked), Reason: new(metav1.StatusReasonForbidden),
+		{Expression: fmt.Sprintf("size(variables.asked) <= %d", maxAsked),
+			Reason:            new(metav1.StatusReasonForbidden),
 			MessageExpression: celFormat(tooMany, "string(size(variables.asked))", cel.Text(fmt.Sprint(maxAsked))),
 			Message:           "the edit adds too many references to objects"},
 	}
@@ -93,7 +97,8 @@ func denied(one string) string {
 		"resource": one + ".resource", "name": one + ".name"} {
 		text = strings.ReplaceAll(text, "\x00"+name+"\x00", "' + string("+expression+") + '")
 	}
-	return strings.ReplaceAll(text, ".\x00group\x00", "' + ("+one+".group == '' ? '' : '.' + string("+one+".group)) + '")
+	return strings.ReplaceAll(text, ".\x00group\x00",
+		"' + ("+one+".group == '' ? '' : '.' + string("+one+".group)) + '")
 }
 
 // celFormat returns an expression for a text of fmt.Sprintf, with an expression for each of its verbs.

@@ -1,7 +1,8 @@
-// Package author decides whether the author of a Rollout or a TrafficRouting is allowed to change what the object refers
-// to. Releases write these Ingresses, routes and custom objects with the engine's permissions: without the question, a
-// user could have an object changed that he may not change himself. API servers ask it at the edit, by an admission
-// policy or by a webhook; later the engine judges by the object whether it was asked. The package does no I/O.
+// Package author decides whether the author of a Rollout or a TrafficRouting is allowed to change what the object
+// refers to. Releases write these Ingresses, routes and custom objects with the engine's permissions: without the
+// question, a user could have an object changed that he may not change himself. API servers ask it at the edit, by an
+// admission policy or by a webhook; later the engine judges by the object whether it was asked. The package does no
+// I/O.
 package author
 
 import (

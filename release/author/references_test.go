@@ -29,6 +29,8 @@ const (
 		`{apiVersion: v1, kind: Proxy, name: b}]}`
 )
 
+const ingressWeb, routeWeb = "ingresses.networking.k8s.io web", "httproutes.gateway.networking.k8s.io web"
+
 func rollout(entries ...string) string { return fmt.Sprintf(canary, strings.Join(entries, ", ")) }
 
 // Each reference that an edit adds is asked for; those that were there before are not the author's.
@@ -41,25 +43,26 @@ func TestAsked(t *testing.T) {
 		reason, old, edited string
 		want                []string
 	}{
-		"Ingress": {"A new object's Ingress is asked for.", "", rollout(web), []string{"ingresses.networking.k8s.io web"}},
+		"Ingress": {"A new object's Ingress is asked for.", "", rollout(web), []string{ingressWeb}},
 		"Route": {"So is an HTTPRoute.", "", rollout(route),
-			[]string{"httproutes.gateway.networking.k8s.io web"}},
+			[]string{routeWeb}},
 		"Custom": {"So is each custom object, also one of the core group.", "", rollout(mesh),
 			[]string{"virtualservices.networking.istio.io a", "proxies b"}},
 		"BlueGreen": {"The other style has the same field.", "",
-			strings.Replace(rollout(web), "canary", "blueGreen", 1), []string{"ingresses.networking.k8s.io web"}},
+			strings.Replace(rollout(web), "canary", "blueGreen", 1), []string{ingressWeb}},
 		"TrafficRouting": {"A TrafficRouting has a field of its own.", "", "{spec: {objectRef: [" + route + "]}}",
-			[]string{"httproutes.gateway.networking.k8s.io web"}},
+			[]string{routeWeb}},
 		"Several": {"An entry may name several providers.", "", rollout(strings.Replace(web, "{service: web",
 			"{service: web, gateway: {httpRouteName: b}", 1)),
 			[]string{"ingresses.networking.k8s.io web", "httproutes.gateway.networking.k8s.io b"}},
 		"Repeated": {"The same object is asked for once.", "", rollout(web, web),
-			[]string{"ingresses.networking.k8s.io web"}},
-		"None":   {"An object without routes needs nothing.", "", "{spec: {strategy: {canary: {}}}}", nil},
-		"Kept":   {"References of before need nothing.", rollout(web, mesh), rollout(mesh, web), nil},
-		"Added":  {"Only the new one is asked for.", rollout(web), rollout(web, route), []string{"httproutes.gateway.networking.k8s.io web"}},
-		"Moved":  {"The style doesn't matter.", rollout(web), strings.Replace(rollout(web), "canary", "blueGreen", 1), nil},
-		"Marked": {"An edit can ask for a check of all.", rollout(web), marked(rollout(web), "x"), []string{"ingresses.networking.k8s.io web"}},
+			[]string{ingressWeb}},
+		"None":  {"An object without routes needs nothing.", "", "{spec: {strategy: {canary: {}}}}", nil},
+		"Kept":  {"References of before need nothing.", rollout(web, mesh), rollout(mesh, web), nil},
+		"Added": {"Only the new one is asked for.", rollout(web), rollout(web, route), []string{routeWeb}},
+		"Moved": {"The style doesn't matter.", rollout(web),
+			strings.Replace(rollout(web), "canary", "blueGreen", 1), nil},
+		"Marked": {"An edit can ask for a check of all.", rollout(web), marked(rollout(web), "x"), []string{ingressWeb}},
 		"Keeps":  {"The same mark asks for nothing.", marked(rollout(web), "x"), marked(rollout(web), "x"), nil},
 		"Unmark": {"Neither does its removal: it proves less.", marked(rollout(web), "x"), rollout(web), nil},
 	} {
@@ -67,8 +70,8 @@ func TestAsked(t *testing.T) {
 			t.Parallel()
 			asked, err := Asked(object(t, c.old), object(t, c.edited))
 			require.NoError(t, err)
-			require.ElementsMatch(t, c.want, phrase.Each(asked, func(r Reference) string { return r.Kind() + " " + r.Name }),
-				c.reason)
+			texts := phrase.Each(asked, func(r Reference) string { return r.Kind() + " " + r.Name })
+			require.ElementsMatch(t, c.want, texts, c.reason)
 		})
 	}
 }
@@ -86,8 +89,8 @@ func TestAsked_RefusesWhatItCannotCheck(t *testing.T) {
 	_, err := Asked(nil, object(t, entries(10)))
 	require.NoError(t, err)
 	_, err = Asked(nil, object(t, entries(11)))
-	require.EqualError(t, err, "the edit adds 22 references to objects, and at most 20 are checked at once: add the others "+
-		"by further edits")
+	require.EqualError(t, err, "the edit adds 22 references to objects, and at most 20 are checked at once: add the "+
+		"others by further edits")
 	_, err = Asked(object(t, entries(10)), object(t, entries(11)))
 	require.NoError(t, err, "by two edits they are possible")
 	_, err = Asked(nil, object(t, entries(17)))

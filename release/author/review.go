@@ -3,7 +3,6 @@ package author
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 
 	admission "k8s.io/api/admission/v1"
 	authentication "k8s.io/api/authentication/v1"
@@ -16,6 +15,9 @@ import (
 
 // reviewKind is the kind of the API server's request and of the response.
 const reviewKind = "AdmissionReview"
+
+// statusForbidden is the HTTP status of a refused edit.
+const statusForbidden = 403
 
 // maxTokens is how many names, values and brackets an object may have.
 const maxTokens = 50_000
@@ -56,7 +58,8 @@ func (a Reviewer) Review(request []byte) ([]byte, error) {
 	if len(asked) == 0 {
 		return e.answer("")
 	}
-	if may, err := a.May(e.question(VerbRefer, Reference{Group: GroupRefer, Resource: ResourceRefer})); may || err != nil {
+	refer := e.question(VerbRefer, Reference{Group: GroupRefer, Resource: ResourceRefer})
+	if may, err := a.May(refer); may || err != nil {
 		return e.answerUnless(err)
 	}
 	for _, r := range asked {
@@ -147,7 +150,7 @@ func (e edit) answer(refusal string) ([]byte, error) {
 	response := &admission.AdmissionResponse{UID: types.UID(e.Text("uid")), Allowed: refusal == ""}
 	if refusal != "" {
 		response.Result = &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden,
-			Code: http.StatusForbidden, Message: refusal}
+			Code: statusForbidden, Message: refusal}
 	}
 	return json.Marshal(admission.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: e.APIVersion, Kind: e.Kind},
 		Response: response})

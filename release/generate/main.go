@@ -48,8 +48,8 @@ func generate(what, file string) error {
 	return os.WriteFile(file, append(head[:len(head):len(head)], body...), 0o644)
 }
 
-// gateWebhooks returns the webhooks of the gate and of the check of authors, for clusters without admission policies and
-// for the names of deploy/rbac.
+// gateWebhooks returns the webhooks of the gate and of the check of authors, for clusters without admission policies
+// and for the names of deploy/rbac.
 func gateWebhooks() ([]byte, error) {
 	at := func(path string) admissionv1.WebhookClientConfig {
 		return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "slipway",

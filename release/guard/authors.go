@@ -91,8 +91,8 @@ func AuthorChecks(policies []unstructured.Unstructured,
 	}
 	for i := range webhooks {
 		if w := &webhooks[i]; ChecksAuthors(w) {
-			all = append(all, author.Check{Since: w.CreationTimestamp.Time, Token: author.Token(types.UID(w.Name), w.UID),
-				Namespaces: w.Webhooks[0].NamespaceSelector})
+			all = append(all, author.Check{Since: w.CreationTimestamp.Time,
+				Token: author.Token(types.UID(w.Name), w.UID), Namespaces: w.Webhooks[0].NamespaceSelector})
 		}
 	}
 	return all

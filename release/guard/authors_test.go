@@ -30,8 +30,8 @@ func TestAuthorChecks(t *testing.T) {
 	found := AuthorChecks(objects, nil)
 	require.Len(t, found, 1, "one of all policies")
 	require.WithinDuration(t, since.Add(time.Minute), found[0].Since, 0, "before the binding it has checked nothing")
-	require.Equal(t, author.Token("ValidatingAdmissionPolicyours-authors", "ValidatingAdmissionPolicyBindingours-authors"),
-		found[0].Token)
+	require.Equal(t, author.Token("ValidatingAdmissionPolicyours-authors",
+		"ValidatingAdmissionPolicyBindingours-authors"), found[0].Token)
 	require.Equal(t, "shop", found[0].Namespaces.MatchLabels["team"])
 
 	var unbound []unstructured.Unstructured

@@ -84,7 +84,8 @@ func (n tenant) may(verb, group, resource string, names ...string) {
 	require.NoError(n.t, err)
 	_, err = n.Kube.RbacV1().RoleBindings(n.Apps).Create(n.t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "tenant", Namespace: n.Apps}}}, metav1.CreateOptions{})
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "tenant", Namespace: n.Apps}}},
+		metav1.CreateOptions{})
 	require.NoError(n.t, err)
 }
 
@@ -113,7 +114,10 @@ func (n tenant) waitChecked() {
 func (n tenant) eventuallyMay(o *unstructured.Unstructured) {
 	n.t.Helper()
 	var err error
-	require.Eventually(n.t, func() bool { err = n.tries(o); return err == nil }, harness.Patience, harness.Tick, "%v", &err)
+	require.Eventually(n.t, func() bool {
+		err = n.tries(o)
+		return err == nil
+	}, harness.Patience, harness.Tick, "%v", &err)
 }
 
 // A tenant may write Rollouts and TrafficRoutings, but refer only to what he may patch himself: the API server asks at
@@ -167,8 +171,8 @@ func testAuthor(t *testing.T, n tenant) {
 		for _, o := range []*unstructured.Unstructured{rolloutBy("app", entry), sharedBy("app", entry)} {
 			err := n.tries(o)
 			require.True(t, apierrors.IsForbidden(err), "%v", err)
-			require.ErrorContains(t, err, fmt.Sprintf("user system:serviceaccount:%s:tenant may not patch %s web in namespace "+
-				"%[1]s, to which %s app refers", n.Apps, kind, o.GetKind()))
+			require.ErrorContains(t, err, fmt.Sprintf("user system:serviceaccount:%s:tenant may not patch %s web in "+
+				"namespace %[1]s, to which %[3]s app refers", n.Apps, kind, o.GetKind()))
 		}
 	}
 	require.NoError(t, n.tries(rolloutBy("app")), "without routes there is nothing to ask for")
@@ -200,9 +204,11 @@ func testOtherAuthor(t *testing.T, n tenant) {
 				`[{"op":"replace","path":"/spec/strategy/canary/steps/0/traffic","value":"30%"}]`),
 				"the tenant edits what isn't a reference")
 		}
-		require.NoError(t, n.patches(o, types.JSONPatchType, fmt.Sprintf(`[{"op":"add","path":"%s/-","value":%s}]`, list,
-			byIngress)), "he adds what he may patch")
-		err = n.patches(o, types.JSONPatchType, fmt.Sprintf(`[{"op":"add","path":"%s/-","value":%s}]`, list, byRoute))
+		add := func(entry string) error {
+			return n.patches(o, types.JSONPatchType, fmt.Sprintf(`[{"op":"add","path":"%s/-","value":%s}]`, list, entry))
+		}
+		require.NoError(t, add(byIngress), "he adds what he may patch")
+		err = add(byRoute)
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		err = n.patches(o, types.MergePatchType, `{"metadata":{"annotations":{"`+author.AnnotationChecked+`":"x"}}}`)
 		require.True(t, apierrors.IsForbidden(err), "a mark asks for all references: %v", err)
@@ -225,12 +231,13 @@ func testManyReferences(t *testing.T, n tenant) {
 	n.may("patch", "networking.k8s.io", "ingresses")
 	n.may("patch", "gateway.networking.k8s.io", "httproutes")
 	n.eventuallyMay(rolloutBy("app", byRoute))
-	for _, make := range []func(string, ...string) *unstructured.Unstructured{rolloutBy, sharedBy} {
-		n.eventuallyMay(make("app", entries(10)...))
-		require.ErrorContains(t, n.tries(make("app", entries(11)...)), "the edit adds 22 references to objects, and at "+
+	for _, by := range []func(string, ...string) *unstructured.Unstructured{rolloutBy, sharedBy} {
+		n.eventuallyMay(by("app", entries(10)...))
+		require.ErrorContains(t, n.tries(by("app", entries(11)...)), "the edit adds 22 references to objects, and at "+
 			"most 20 are checked at once")
 	}
-	require.ErrorContains(t, n.tries(sharedBy("app", entries(17)...)), "the object has 17 entries of routes, and may have 16")
+	require.ErrorContains(t, n.tries(sharedBy("app", entries(17)...)),
+		"the object has 17 entries of routes, and may have 16")
 }
 
 // Objects from before the check say that their authors were not checked; with --require-gate their releases don't
@@ -257,7 +264,8 @@ func TestAuthor_ObjectsFromBeforeCheck_WarnOrAreRefused(t *testing.T) {
 		_, err := n.objects.Resource(resourceOf(o)).Namespace(e.Apps).Create(t.Context(), o, metav1.CreateOptions{})
 		require.NoError(t, err, "without a check the tenant refers to what he wants")
 	}
-	web := &declared{release: &release{Engine: e, t: t, rollout: harness.Rollout{Kind: harness.Deployment, Name: "web"}}}
+	web := &declared{release: &release{Engine: e, t: t, rollout: harness.Rollout{Kind: harness.Deployment,
+		Name: "web"}}}
 	unchecked := func(text string) {
 		t.Helper()
 		web.waitObject(text, func(r *v1beta1.Rollout) bool {
@@ -310,8 +318,8 @@ func (n tenant) testOldTraffic(g *harness.Guard, mark string) {
 		return strings.Contains(r.Status.Message, "--require-gate")
 	})
 	require.Contains(n.t, refused.Status.Message, "TrafficRouting "+n.Apps+"/old")
-	_, err := n.Dynamic(n.t).Resource(trafficRoutings).Namespace(n.Apps).Patch(n.t.Context(), "old", types.MergePatchType,
-		[]byte(mark), metav1.PatchOptions{})
+	_, err := n.Dynamic(n.t).Resource(trafficRoutings).Namespace(n.Apps).Patch(n.t.Context(), "old",
+		types.MergePatchType, []byte(mark), metav1.PatchOptions{})
 	require.NoError(n.t, err, "an administrator may patch everything")
 	require.Eventually(n.t, func() bool { return n.message("old") == "no rollout holds it" }, harness.Patience,
 		harness.Tick, "it is checked")

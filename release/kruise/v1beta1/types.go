@@ -277,8 +277,8 @@ const (
 )
 
 // The types of a Rollout's conditions. Two are Slipway's own. ConditionStalled: the release waits for an operator
-// because of a failure or a change by another client. ConditionUnchecked: nothing proves that the authors of the Rollout
-// may change the objects that it refers to.
+// because of a failure or a change by another client. ConditionUnchecked: nothing proves that the authors of the
+// Rollout may change the objects that it refers to.
 const (
 	ConditionProgressing = "Progressing"
 	ConditionSucceeded   = "Succeeded"
