@@ -75,11 +75,6 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}v1beta1{{- end -}}
 {{- end -}}
 
-{{/* Whether the cluster serves validating admission policies. */}}
-{{- define "slipway.validating" -}}
-{{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version -}}true{{- end -}}
-{{- end -}}
-
 {{- define "slipway.hasKuscia" -}}{{- if and (include "slipway.isEngine" .) .Values.kuscia.enabled -}}true{{- end -}}{{- end -}}
 
 {{/* The Deployments of this installation, as JSON. */}}
