@@ -43,7 +43,7 @@ func NewTrafficRoutings(home trafficStore, objects dynamic.Interface, options Op
 	failed := warnUnwatched(options.Log, "TrafficRoutings", "the status of those without a release is not updated until "+
 		"the permissions of deploy/rbac/centre.yaml are granted")
 	c.cached = watch.New(watch.Untyped(objects, v1alpha1.TrafficRoutingResource), withoutHistory,
-		watch.Options{Namespaces: options.Namespaces, Failed: failed}).
+		watch.Options{Namespaces: options.Namespaces, Resync: checkInterval, Failed: failed}).
 		Handle(watch.OnChange(func(u *unstructured.Unstructured) { c.queue.Add(cache.MetaObjectToName(u)) }))
 	return c
 }

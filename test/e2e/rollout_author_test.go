@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"slipway.io/slipway/api/webhook"
 	"slipway.io/slipway/kube"
@@ -126,7 +128,14 @@ func TestAuthor_RefersOnlyToWhatHeMayPatch(t *testing.T) {
 	t.Parallel()
 	e := harness.NewWithoutProcesses(t)
 	harness.SharedGuard(t).EnforceOn(t, e.Apps)
-	testAuthor(t, newTenant(t, e))
+	n := newTenant(t, e)
+	testAuthor(t, n)
+
+	config, err := clientcmd.BuildConfigFromFlags("", e.Account(t, "server.yaml", e.Apps).Kubeconfig)
+	require.NoError(t, err)
+	n.objects, err = dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	n.eventuallyMay(sharedBy("app", byIngress, byMesh)) // a server, for a TrafficRouting of the HTTP API
 }
 
 // A server does the same by its webhook, for clusters without validating policies.
