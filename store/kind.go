@@ -255,6 +255,9 @@ func asFailure(err error, object string) error {
 	return fmt.Errorf("%s: %w", object, err)
 }
 
+// AsFailure returns an error of the home cluster as a failure about an object.
+func AsFailure(err error, object string) error { return asFailure(err, object) }
+
 // tooLarge reports whether an error is about a size limit: the API server's on a request body, or etcd's on an object
 // or a message, which are returned as internal errors.
 func tooLarge(err error) bool {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/kruise"
@@ -267,8 +268,9 @@ func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, ch
 func ReadTraffic(object *unstructured.Unstructured) (*v1alpha1.TrafficRouting, error) {
 	t := &v1alpha1.TrafficRouting{
 		Namespace: object.GetNamespace(), Name: object.GetName(), ResourceVersion: object.GetResourceVersion(),
-		Generation: object.GetGeneration(),
-		CreatedAt:  object.GetCreationTimestamp().UTC(), Deleting: object.GetDeletionTimestamp() != nil,
+		UID: object.GetUID(), Generation: object.GetGeneration(),
+		Checked:   object.GetAnnotations()[author.AnnotationChecked],
+		CreatedAt: object.GetCreationTimestamp().UTC(), Deleting: object.GetDeletionTimestamp() != nil,
 		Finalizers: object.GetFinalizers(),
 	}
 	var err error

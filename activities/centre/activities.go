@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"k8s.io/utils/lru"
 
+	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -34,6 +35,9 @@ type Activities struct {
 	versions    inputs
 	// foreign is foreignInput; tests of what follows replace it.
 	foreign func(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.NoteRequest) (string, error)
+	// authors and requireGate are those of CheckAuthors.
+	authors     func(ctx context.Context, o author.Object) (unchecked string, err error)
+	requireGate bool
 
 	mu sync.Mutex
 	// snapshots are what tasks execute; mu makes several items of one task read it once.
@@ -58,6 +62,14 @@ func NewActivities(store *store.Store, temporal client.Client, reader inputs, re
 		servings: newWriteCache[*kuscia.KusciaDeployment](maxServings)}
 	a.foreign = a.foreignInput
 	return a
+}
+
+// CheckAuthors has the TrafficRoutings that rollouts hold judged: whether anything proves that their authors may change
+// what these refer to. If it is required, no rollout can hold one without the proof; otherwise its status warns.
+// Without this call no TrafficRouting is judged.
+func (a *Activities) CheckAuthors(unchecked func(ctx context.Context, o author.Object) (why string, err error),
+	required bool) {
+	a.authors, a.requireGate = unchecked, required
 }
 
 // Register registers the activities with a worker of the centre's queue.

@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/trafficrouting"
@@ -44,7 +45,8 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 			return failure.New(failure.Refused, "%s is held by %s", store.TrafficObject(in.Namespace, in.Name), other)
 		}
 		others := without(t.Status.Holders, in.Holder)
-		switch held := len(others) < len(t.Status.Holders); {
+		held := len(others) < len(t.Status.Holders)
+		switch {
 		case t.Deleting && !held:
 			return failure.New(failure.Refused, "%s is being deleted: create it again after it is deleted, then "+
 				"start the rollout again", store.TrafficObject(in.Namespace, in.Name))
@@ -55,11 +57,19 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 		case held && t.Status.Phase != v1alpha1.TrafficFinalizing:
 			return nil
 		}
+		unchecked, err := a.unchecked(ctx, t)
+		if err != nil {
+			return err
+		}
+		if unchecked != "" && a.requireGate && !held {
+			return failure.New(failure.Refused, "%s: %s", store.TrafficObject(in.Namespace, in.Name),
+				author.Refusal(unchecked))
+		}
 		if err := a.store.GuardTraffic(ctx, t, true); err != nil {
 			return err
 		}
 		t.Status.Holders = append(others, in.Holder)
-		t.Status.Phase, t.Status.Message = trafficrouting.HeldStatus(t, workflowsOf(t.Status.Holders))
+		t.Status.Phase, t.Status.Message = trafficrouting.HeldStatus(t, workflowsOf(t.Status.Holders), unchecked)
 		return a.writeTraffic(ctx, t)
 	})
 	if err != nil {
@@ -131,10 +141,14 @@ func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRe
 
 // removeHolder writes the remaining holders of a TrafficRouting; without any it is idle and may be deleted.
 func (a *Activities) removeHolder(ctx context.Context, t *v1alpha1.TrafficRouting, holders []string) error {
+	unchecked, err := a.unchecked(ctx, t)
+	if err != nil {
+		return err
+	}
 	t.Status.Holders = holders
-	t.Status.Phase, t.Status.Message = trafficrouting.HeldStatus(t, workflowsOf(holders))
+	t.Status.Phase, t.Status.Message = trafficrouting.HeldStatus(t, workflowsOf(holders), unchecked)
 	if len(holders) == 0 {
-		t.Status.Phase, t.Status.Message = trafficrouting.IdleStatus()
+		t.Status.Phase, t.Status.Message = trafficrouting.IdleStatus(unchecked)
 	}
 	if err := a.writeTraffic(ctx, t); err != nil {
 		return err
@@ -143,6 +157,16 @@ func (a *Activities) removeHolder(ctx context.Context, t *v1alpha1.TrafficRoutin
 		return nil
 	}
 	return failure.Ignore(a.store.GuardTraffic(ctx, t, false), failure.NotFound) // a deleted one only waited for this
+}
+
+// unchecked returns why nothing proves that the authors of a TrafficRouting may change what it refers to; "" if it is
+// proved.
+func (a *Activities) unchecked(ctx context.Context, t *v1alpha1.TrafficRouting) (string, error) {
+	if a.authors == nil {
+		return "", nil
+	}
+	why, err := a.authors(ctx, trafficrouting.AuthoredBy(t))
+	return why, store.AsFailure(err, "the check of authors of "+store.TrafficObject(t.Namespace, t.Name))
 }
 
 func (a *Activities) writeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error {

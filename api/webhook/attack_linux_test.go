@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admission "k8s.io/api/admission/v1"
 	registration "k8s.io/api/admissionregistration/v1"
+	authorization "k8s.io/api/authorization/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -53,9 +54,12 @@ func serveAsChild(listen string) {
 			return []v1beta1.Rollout{web}, nil
 		},
 		Publish: func(context.Context, registration.WebhookClientConfig) (time.Duration, error) { return 0, nil }})
+	authors := NewAuthors(Authors{Engine: func(user, _ string) bool { return user == "engine" },
+		May:     func(context.Context, authorization.SubjectAccessReviewSpec) (bool, error) { return false, nil },
+		Publish: func(context.Context, registration.WebhookClientConfig) (time.Duration, error) { return 0, nil }})
 	server := NewServer(Options{Listen: listen, Address: address,
 		Source:    SelfSigned{Secrets: &secrets{}, Now: time.Now},
-		Endpoints: []Endpoint{NewConversion(definitions), gate}, Log: slog.New(slog.DiscardHandler)})
+		Endpoints: []Endpoint{NewConversion(definitions), gate, authors}, Log: slog.New(slog.DiscardHandler)})
 	if err := server.Start(context.Background()); err != nil {
 		os.Exit(3)
 	}
@@ -188,7 +192,8 @@ func TestServer_BoundsMemory_WhateverIsSent(t *testing.T) {
 				value = listOf(value)
 			}
 			for path, body := range map[string][]byte{
-				PathMutate: edit("web", `{"containers":[]}`, value), PathConvert: conversionOf(1, value)} {
+				PathMutate: edit("web", `{"containers":[]}`, value), PathConvert: conversionOf(1, value),
+				PathAuthors: edit("web", `{"containers":[]}`, value)} {
 				began := time.Now()
 				c.attack(path, body, form)
 				peak, took := c.peak(), time.Since(began)
@@ -248,6 +253,21 @@ func TestGate_RefusesPaddedEdits(t *testing.T) {
 		require.True(t, free.Allowed, "no Rollout names it")
 		engine := bytes.Replace(edit("web", padded, padded), []byte(`"anna"`), []byte(`"engine"`), 1)
 		require.True(t, c.review(engine, chunked).Allowed, "the engine's edits pass")
+	}
+}
+
+// What is too large to be checked is refused by an answer, and so is an object with too many names and values.
+func TestAuthors_RefusesPaddedEdits(t *testing.T) {
+	race.SkipBounds(t)
+	c := startChild(t)
+	for _, value := range []string{padding("escapes", 9<<20), padding("objects", 1<<20)} {
+		status, answer, err := c.post(PathAuthors, edit("web", value, value), false)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status, "%s", answer)
+		var got admission.AdmissionReview
+		require.NoError(t, json.Unmarshal(answer, &got))
+		require.False(t, got.Response.Allowed)
+		require.Contains(t, got.Response.Result.Message, "more than")
 	}
 }
 

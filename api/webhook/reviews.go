@@ -31,6 +31,9 @@ const (
 	maxTimeout, conversionTimeout = 10 * time.Second, 20 * time.Second
 )
 
+// editsInMemory and editsDecoded bound the reviews of edits of this process, whichever webhook they are for.
+var editsInMemory, editsDecoded = semaphore.NewWeighted(maxReviews), semaphore.NewWeighted(decodedAtOnce)
+
 // errBusy is a review that can't be answered because of others.
 var errBusy = errors.New("the server is busy with other reviews; try again in a few seconds")
 

@@ -324,8 +324,7 @@ func NewGate(g Gate) Endpoint {
 			return g.Rollouts(ctx, namespace)
 		}}
 	}
-	handler := &reviews{most: maxReview, room: semaphore.NewWeighted(maxReviews),
-		work: semaphore.NewWeighted(decodedAtOnce), timeout: maxTimeout,
+	handler := &reviews{most: maxReview, room: editsInMemory, work: editsDecoded, timeout: maxTimeout,
 		advice: "make the workload smaller, for instance by moving large values into a ConfigMap",
 		review: func(ctx context.Context, request []byte) ([][]byte, error) {
 			answer, err := reviewer(ctx).Review(request)

@@ -28,18 +28,21 @@ func (g *Gate) Check(ctx context.Context, client admission.WebhookClientConfig) 
 	}
 	object := "MutatingWebhookConfiguration " + g.Name
 	switch needed := g.needsWebhook(c); {
+	case len(all) == 0 && needed && g.Authors:
+		return "the " + object + " is missing, so that authors of Rollouts may refer to objects that they may not " +
+			"change: " + byAdministrator, nil
 	case len(all) == 0 && needed:
 		return "the " + object + " is missing, so that changes of workloads which Rollouts name are not held: " +
 			byAdministrator, nil
 	case len(all) == 0:
 		return "", nil
 	case !needed:
-		return "the " + object + " is not needed: admission policies hold workloads, or --gate is off. Delete it", nil
+		return "the " + object + " is not needed: admission policies do the same, or --gate is off. Delete it", nil
 	}
 	have := &all[0]
 	identities, _ := guard.WebhookIdentities(have)
 	g.published.Store(&identities)
-	want := guard.Webhooks(guard.Options{Name: g.Name, Identities: identities, NoRollouts: !c.hasRollouts}, client)
+	want := g.configuration(guard.Options{Name: g.Name, Identities: identities, NoRollouts: !c.hasRollouts}, client)
 	problems := guard.WebhookProblems(have, want)
 	for _, w := range have.Webhooks {
 		wrong := kube.CheckTrust(w.ClientConfig.CABundle, client.CABundle, kube.WebhookHost(client))
@@ -53,8 +56,12 @@ func (g *Gate) Check(ctx context.Context, client admission.WebhookClientConfig) 
 	return "", nil
 }
 
-// needsWebhook reports whether the webhook holds workloads on this cluster.
+// needsWebhook reports whether the webhook has a purpose on this cluster.
 func (g *Gate) needsWebhook(c *cluster) bool {
+	if g.Authors {
+		return c.hasRollouts && (g.Mode == settings.GateWebhook || g.Mode == settings.GateAuto &&
+			c.policies.Validating == "")
+	}
 	return g.Mode == settings.GateWebhook || g.Mode == settings.GateAuto && c.policies.Mutating == ""
 }
 

@@ -182,6 +182,9 @@ type Gate struct {
 	// List returns the identities that Publish writes; nil: the default ones.
 	List func(context.Context) (List, error)
 	Log  *slog.Logger
+	// Authors is true for the webhook that checks authors of Rollouts (guard.AuthorWebhooks) in place of those that
+	// hold workloads.
+	Authors bool
 
 	published atomic.Pointer[[]string]
 }
@@ -194,7 +197,11 @@ func (g *Gate) Publish(ctx context.Context, client admission.WebhookClientConfig
 		return 0, err
 	}
 	if !g.needsWebhook(c) {
-		return gateInterval, c.withdraw(ctx, g.Name)
+		again := gateInterval
+		if g.Authors && !c.hasRollouts {
+			again = definitionInterval
+		}
+		return again, c.withdraw(ctx, g.Name)
 	}
 	wanted, err := g.options(ctx, c)
 	if err != nil {
@@ -204,7 +211,16 @@ func (g *Gate) Publish(ctx context.Context, client admission.WebhookClientConfig
 	if !c.hasRollouts { // the definition may be applied after the engine started
 		again = definitionInterval
 	}
-	return again, c.PutGate(ctx, guard.Webhooks(wanted, client))
+	return again, c.PutGate(ctx, g.configuration(wanted, client))
+}
+
+// configuration returns the configuration of the webhooks.
+func (g *Gate) configuration(wanted guard.Options,
+	client admission.WebhookClientConfig) *admission.MutatingWebhookConfiguration {
+	if g.Authors {
+		return guard.AuthorWebhooks(wanted, client)
+	}
+	return guard.Webhooks(wanted, client)
 }
 
 // options returns what to publish in place of what is there.

@@ -26,7 +26,8 @@ The list is written as given: nothing of an installed one is kept.
 
 On clusters without mutating admission policies, the gate needs a webhook of a server, and everywhere Rollouts of
 v1alpha1 need one for conversion. With --webhook-service or --webhook-url, and the CA of the server's certificate, the
-command registers both: in the configuration slipway-gate-<engine namespace>, and in the definition of Rollouts.
+command registers both: in the configuration slipway-gate-<engine namespace>, and in the definition of Rollouts. Without
+validating admission policies it also registers slipway-authors-<engine namespace>, which checks authors of Rollouts.
 
 The label slipway.io/guard=off switches the guard off in a namespace. Namespaces with the label slipway.io/guard are
 skipped, unless --namespace-selector selects by that label.`
@@ -127,6 +128,9 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options,
 		return explain("install", err)
 	}
 	if err := c.registerGate(ctx, a, wanted, hooks); err != nil {
+		return explain("install", err)
+	}
+	if err := c.registerAuthors(ctx, a, wanted, hooks); err != nil {
 		return explain("install", err)
 	}
 	a.Printf(a.Out, "The guard %s is installed\n", wanted.Name)
@@ -282,6 +286,9 @@ func (c *cluster) kindsOf(i guard.Installed) []string {
 	kinds := guard.Kinds()
 	if i.Gates() {
 		kinds = append(kinds, guard.Gated(c.hasRollouts)...)
+	}
+	if c.hasRollouts {
+		kinds = append(kinds, guard.AuthorsChecked)
 	}
 	more := slices.DeleteFunc(slices.Sorted(maps.Keys(i.Version)), func(kind string) bool {
 		return slices.Contains(kinds, kind)

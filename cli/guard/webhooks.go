@@ -25,8 +25,8 @@ import (
 	rolloutalpha "slipway.io/slipway/release/kruise/v1alpha1"
 )
 
-// pathMutate and pathConvert are the paths of the webhooks of a server (api/webhook).
-const pathMutate, pathConvert = "/mutate", "/convert"
+// The paths of the webhooks of a server (api/webhook).
+const pathMutate, pathConvert, pathAuthors = "/mutate", "/convert", "/authors"
 
 // webhookOptions are the flags for the webhooks of a server.
 type webhookOptions struct {
@@ -47,9 +47,10 @@ func (o *webhookOptions) register(f *pflag.FlagSet) {
 // webhooks are the webhooks of the servers of one engine.
 type webhooks struct {
 	client admission.WebhookClientConfig
-	// name is the name of the gate's configuration. gate is true if it is wanted on every cluster.
-	name string
-	gate bool
+	// name is the name of the gate's configuration, authors that of the check of authors. gate is true if they are
+	// wanted on every cluster.
+	name, authors string
+	gate          bool
 }
 
 // read returns the webhooks that the flags specify; nil for none.
@@ -69,7 +70,7 @@ func (o webhookOptions) read() (*webhooks, error) {
 	if len(kube.Certificates(ca)) == 0 {
 		return nil, fmt.Errorf("--webhook-ca-file: %s has no certificate in PEM form", o.caFile)
 	}
-	w := &webhooks{name: guard.GateOf(o.engineNamespace), gate: o.gate}
+	w := &webhooks{name: guard.GateOf(o.engineNamespace), authors: guard.AuthorsOf(o.engineNamespace), gate: o.gate}
 	w.client.CABundle = ca
 	if o.url != "" {
 		w.client.URL = &o.url
@@ -100,6 +101,12 @@ func (w *webhooks) at(path string) admission.WebhookClientConfig {
 func (w *webhooks) gateObject(wanted guard.Options) *admission.MutatingWebhookConfiguration {
 	wanted.Name = w.name
 	return guard.Webhooks(wanted, w.at(pathMutate))
+}
+
+// authorsObject returns the configuration of the webhook that checks authors.
+func (w *webhooks) authorsObject(wanted guard.Options) *admission.MutatingWebhookConfiguration {
+	wanted.Name = w.authors
+	return guard.AuthorWebhooks(wanted, w.at(pathAuthors))
 }
 
 // conversion returns the definition of Rollouts with the conversion by these webhooks.
@@ -143,11 +150,14 @@ func printAll(a *app.App, wanted guard.Options, hooks *webhooks) error {
 		}
 		objects = append([]*unstructured.Unstructured{crd}, objects...)
 		if hooks.gate && !wanted.NoGate {
-			gate, err := guard.Object(hooks.gateObject(wanted))
-			if err != nil {
-				return err
+			for _, hook := range []*admission.MutatingWebhookConfiguration{hooks.gateObject(wanted),
+				hooks.authorsObject(wanted)} {
+				object, err := guard.Object(hook)
+				if err != nil {
+					return err
+				}
+				objects = append(objects, object)
 			}
-			objects = append(objects, gate)
 		}
 	}
 	text, err := guard.YAML(objects)
@@ -179,6 +189,18 @@ func (c *cluster) registerConversion(ctx context.Context, a *app.App, hooks *web
 	}
 	c.hasRollouts = true
 	a.Printf(a.Out, "Rollouts of v1alpha1 are converted by %s\n", guard.ClientText(hooks.client))
+	return nil
+}
+
+// registerAuthors registers the webhook that checks authors where no admission policy does.
+func (c *cluster) registerAuthors(ctx context.Context, a *app.App, wanted guard.Options, hooks *webhooks) error {
+	if hooks == nil || !c.hasRollouts || !hooks.gate && c.policies.Validating != "" {
+		return nil
+	}
+	if err := c.PutGate(ctx, hooks.authorsObject(wanted)); err != nil {
+		return err
+	}
+	a.Printf(a.Out, "The webhook %s, which checks authors, is installed\n", hooks.authors)
 	return nil
 }
 
@@ -218,7 +240,9 @@ func (c *cluster) printWebhooks(ctx context.Context, a *app.App) (hooks bool, er
 	}
 	for i := range all {
 		identities, written := guard.WebhookIdentities(&all[i])
-		want := guard.Webhooks(guard.Options{Name: all[i].Name, Identities: identities, NoRollouts: !c.hasRollouts},
+		gate := Gate{Authors: guard.ChecksAuthors(&all[i])}
+		hooks = hooks || !gate.Authors
+		want := gate.configuration(guard.Options{Name: all[i].Name, Identities: identities, NoRollouts: !c.hasRollouts},
 			clientOf(all[i]))
 		state := "complete"
 		if problems := guard.WebhookProblems(&all[i], want); len(problems) > 0 {
@@ -228,7 +252,7 @@ func (c *cluster) printWebhooks(ctx context.Context, a *app.App) (hooks bool, er
 			caText(clientOf(all[i]).CABundle), state)
 		printIdentities(a, identities, written)
 	}
-	return len(all) > 0, nil
+	return hooks, nil
 }
 
 // clientOf returns the address that a configuration calls.

@@ -90,6 +90,7 @@ func TestDryRun_PrintsEverything(t *testing.T) {
 			require.Equal(t, true, v.(map[string]any)["served"])
 		}
 		require.Equal(t, gate, kinds["MutatingWebhookConfiguration slipway-gate-engine"] != nil)
+		require.Equal(t, gate, kinds["MutatingWebhookConfiguration slipway-authors-engine"] != nil)
 		policies := len(guard.Policies(guard.Options{}, "v1", "v1"))
 		require.GreaterOrEqual(t, count, policies+1, "the policies too")
 	}

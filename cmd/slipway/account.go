@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/kube"
 	own "slipway.io/slipway/kube/account"
 	"slipway.io/slipway/release/account"
+	gates "slipway.io/slipway/release/guard"
 )
 
 // role is what a process does for the engine: the name of the account that it makes itself.
@@ -73,7 +74,7 @@ func accountOptions(s settings.Settings, as role, credentials *rest.Config, log 
 func accountNames(s settings.Settings) map[string]string {
 	return map[string]string{"slipway": s.Namespace, "cross-domain": s.ServingNamespace,
 		"kruise-rollout": "kruise-rollout", partyNamespace: partyNamespace,
-		"slipway-gate-slipway": "slipway-gate-" + s.Namespace}
+		"slipway-gate-slipway": gates.GateOf(s.Namespace), "slipway-authors-slipway": gates.AuthorsOf(s.Namespace)}
 }
 
 // accountManifests returns the manifests of deploy/rbac that grant what a process of this role needs.

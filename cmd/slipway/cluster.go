@@ -39,8 +39,14 @@ var homeModule = fx.Module("home",
 		func(config *rest.Config, s settings.Settings) (*store.Store, error) {
 			return store.New(config, s.Namespace, s.ServingNamespace)
 		},
-		func(home *store.Store, temporal client.Client, reader *versions.Reader, s settings.Settings) *centre.Activities {
-			return centre.NewActivities(home, temporal, reader, s.RecordLimit)
+		func(home *store.Store, temporal client.Client, reader *versions.Reader, authors *kube.Authors,
+			s settings.Settings) *centre.Activities {
+			a := centre.NewActivities(home, temporal, reader, s.RecordLimit)
+			a.CheckAuthors(authors.Unchecked, s.RequireGate)
+			return a
+		},
+		func(typed kube.Typed, objects dynamic.Interface) *kube.Authors {
+			return kube.NewAuthors(kube.NewCluster(typed, objects, nil))
 		},
 		newOtherReleaser,
 	),
@@ -67,8 +73,11 @@ var servingControllerModule = fx.Module("serving-controller",
 // rolloutControllersModule runs the controllers for the Rollouts and TrafficRoutings of the home cluster. They belong
 // to workers, since they hold workloads: the account of a server has no right to do that.
 var rolloutControllersModule = fx.Module("rollout-controllers",
-	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, p BackendParts) {
+	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, authors *kube.Authors,
+		p BackendParts) {
 		options := rolloutcontroller.Options{
+			Unchecked: authors.Unchecked, RequireGate: p.Settings.RequireGate,
+			Events:     typed.CoreV1(),
 			Namespaces: p.Settings.WatchNamespaces,
 			Served: func(resource schema.GroupVersionResource) bool {
 				return watch.Served(typed.Discovery(), resource)

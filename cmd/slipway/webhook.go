@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"go.uber.org/fx"
+	admission "k8s.io/api/admissionregistration/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/api/webhook"
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/kube"
 	own "slipway.io/slipway/kube/account"
 	gates "slipway.io/slipway/release/guard"
 	"slipway.io/slipway/reload"
@@ -22,7 +25,8 @@ import (
 // webhookModule serves the webhooks for API servers: every webhook.Endpoint in the group "webhooks".
 var webhookModule = fx.Module("webhook",
 	fx.Provide(fx.Annotate(conversionEndpoint, fx.ResultTags(`group:"webhooks"`)),
-		fx.Annotate(gateEndpoint, fx.ResultTags(`group:"webhooks"`))),
+		fx.Annotate(gateEndpoint, fx.ResultTags(`group:"webhooks"`)),
+		fx.Annotate(authorsEndpoint, fx.ResultTags(`group:"webhooks"`))),
 	fx.Invoke(func(lc fx.Lifecycle, p webhookParts) error {
 		address, err := webhookAddress(p.Settings)
 		if err != nil {
@@ -75,11 +79,19 @@ func newGate(home *store.Store, config *rest.Config, by string) *guard.Gate {
 	return &guard.Gate{Config: config, Name: gates.GateOf(home.Namespace()), Mode: by}
 }
 
-// withdrawGate removes the webhook that an earlier process registered: the API server would call a server that no
+// newAuthors returns the check of authors of this engine.
+func newAuthors(home *store.Store, config *rest.Config, by string) *guard.Gate {
+	return &guard.Gate{Config: config, Name: gates.AuthorsOf(home.Namespace()), Mode: by, Authors: true}
+}
+
+// withdrawGate removes the webhooks that an earlier process registered: the API server would call a server that no
 // longer runs.
 func withdrawGate(ctx context.Context, p webhookParts) {
-	if err := newGate(p.Store, p.Config, settings.GateOff).Withdraw(ctx); err != nil && ctx.Err() == nil {
-		p.Log.WarnContext(ctx, "cannot remove the webhook of the gate from the API server", "error", err)
+	for _, gate := range []*guard.Gate{newGate(p.Store, p.Config, settings.GateOff),
+		newAuthors(p.Store, p.Config, settings.GateOff)} {
+		if err := gate.Withdraw(ctx); err != nil && ctx.Err() == nil {
+			p.Log.WarnContext(ctx, "cannot remove a webhook from the API server", "webhook", gate.Name, "error", err)
+		}
 	}
 }
 
@@ -93,17 +105,31 @@ type gateParts struct {
 	Installed *installed
 }
 
+// publishing returns how the webhook of a gate is registered, or checked if an administrator registers it.
+func (p gateParts) publishing(gate *guard.Gate, part string) func(context.Context,
+	admission.WebhookClientConfig) (time.Duration, error) {
+	gate.Log = p.Log
+	gate.List = func(ctx context.Context) (guard.List, error) {
+		return guardList(ctx, p.Account, p.Settings, p.Role)
+	}
+	if !p.Settings.RegisterWebhooks {
+		return p.Installed.checking(part, gate.Check)
+	}
+	return gate.Publish
+}
+
 // gateEndpoint returns the webhook that holds workloads for Rollouts if admission policies do not.
 func gateEndpoint(p gateParts) webhook.Endpoint {
-	home, s := p.Store, p.Settings
-	gate := newGate(home, p.Config, s.Gate)
-	gate.Log = p.Log
-	gate.List = func(ctx context.Context) (guard.List, error) { return guardList(ctx, p.Account, s, p.Role) }
-	publish := gate.Publish
-	if !s.RegisterWebhooks {
-		publish = p.Installed.checking("the gate's webhook", gate.Check)
-	}
-	return webhook.NewGate(webhook.Gate{Engine: gate.IsEngine, Rollouts: home.RolloutsIn, Publish: publish})
+	gate := newGate(p.Store, p.Config, p.Settings.Gate)
+	return webhook.NewGate(webhook.Gate{Engine: gate.IsEngine, Rollouts: p.Store.RolloutsIn,
+		Publish: p.publishing(gate, "the gate's webhook")})
+}
+
+// authorsEndpoint returns the webhook that checks authors of Rollouts if no admission policy does.
+func authorsEndpoint(p gateParts, typed kube.Typed, objects dynamic.Interface) webhook.Endpoint {
+	gate := newAuthors(p.Store, p.Config, p.Settings.Gate)
+	return webhook.NewAuthors(webhook.Authors{Engine: gate.IsEngine, May: kube.NewCluster(typed, objects, nil).May,
+		Publish: p.publishing(gate, "the webhook that checks authors")})
 }
 
 // conversionEndpoint returns the webhook that converts Rollouts.

@@ -13,10 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
@@ -54,7 +56,13 @@ type Options struct {
 	Served func(resource schema.GroupVersionResource) bool
 	// OtherController returns which other controller on the home cluster releases the workloads of Rollouts.
 	OtherController func(ctx context.Context) (reference.OtherController, error)
-	Log             *slog.Logger
+	// Unchecked returns why nothing proves that the authors of an object may change what it refers to; "" if it is
+	// proved. With RequireGate, no release begins without the proof.
+	Unchecked   func(ctx context.Context, o author.Object) (why string, err error)
+	RequireGate bool
+	// Events writes the events of the objects.
+	Events typedcorev1.EventsGetter
+	Log    *slog.Logger
 }
 
 const (
@@ -80,6 +88,7 @@ type Controller struct {
 	queue           watch.Queue[cache.ObjectName]
 	memories        memories
 	otherController otherController
+	warnings        *warnings
 	// namespaces caches the labels of namespaces, which may name an engine.
 	namespaces recent.Cache
 }
@@ -87,7 +96,8 @@ type Controller struct {
 // New returns a controller for the home cluster of these clients. It makes no request before Start.
 func New(home homeStore, objects dynamic.Interface, releases Releases, options Options) *Controller {
 	c := &Controller{home: home, objects: objects, releases: releases, options: options,
-		queue: watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
+		warnings: newWarnings(options),
+		queue:    watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
 	c.workloads = newWorkloads(objects, options, c.wake, c.wakeAll)
 	c.rollouts = watch.New(watch.Untyped(objects, v1beta1.Resource), readRollout, watch.Options{
 		Namespaces: options.Namespaces, Resync: checkInterval,
@@ -105,7 +115,7 @@ func readRollout(u *unstructured.Unstructured) (*v1beta1.Rollout, error) {
 
 // Start starts the watches and workers, and returns at once. Releases that it starts continue after Stop.
 func (c *Controller) Start(context.Context) error {
-	c.Begin(c.rollouts.Run, c.workloads.kinds.Run, func(ctx context.Context) {
+	c.Begin(c.rollouts.Run, c.workloads.kinds.Run, c.warnings.run, func(ctx context.Context) {
 		c.queue.Run(ctx, watch.Work[cache.ObjectName]{Do: c.reconcile, Workers: workers, Timeout: callTimeout,
 			Failed: func(name cache.ObjectName, err error) {
 				c.options.Log.Warn("could not reconcile a Rollout; retrying", "rollout", name.String(), "error", err)

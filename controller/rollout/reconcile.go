@@ -13,6 +13,7 @@ import (
 
 	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
@@ -49,8 +50,12 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	}
 	now := time.Now()
 	refused, retryAt := known.refused(r, w, now)
+	unchecked, err := c.unchecked(ctx, r)
+	if err != nil {
+		return 0, err
+	}
 	next := kruise.Decide(kruise.Snapshot{Object: r, Workload: w, Strays: c.workloads.strays(r), Refused: refused,
-		RetryAt: retryAt, Now: now})
+		RetryAt: retryAt, Unchecked: unchecked, Now: now})
 	if !next.At.IsZero() {
 		again = max(next.At.Sub(now), time.Millisecond)
 	}
@@ -129,6 +134,9 @@ func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.Nex
 func (c *Controller) show(ctx context.Context, r *v1beta1.Rollout, status v1beta1.RolloutStatus) error {
 	now, err := c.home.SetRolloutStatus(ctx, r, status)
 	if err == nil {
+		if warning := kruise.IsUnchecked(status); warning != kruise.IsUnchecked(r.Status) {
+			c.warnings.unchecked(referenceTo(r), warning)
+		}
 		c.memoryOf(now).wrote(now, time.Now())
 	}
 	return err
@@ -185,6 +193,14 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 			return nil
 		}
 	}
+	unchecked, err := c.unchecked(ctx, r)
+	if err != nil {
+		return err
+	}
+	if unchecked != "" && c.options.RequireGate && next.Kind == kruise.DoStart {
+		c.refuse(r, next.Workload, author.Refusal(unchecked))
+		return nil
+	}
 	spec, warnings, err := kruise.SpecOf(r)
 	if err != nil {
 		c.refuse(r, next.Workload, err.Error())
@@ -208,6 +224,7 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 		return nil
 	}
 	c.memoryOf(r).sent = shownText{next.Key, time.Now()}
+	c.warnings.unchecked(referenceTo(r), unchecked)
 	c.options.Log.Info("a release was started", "rollout", r.Namespace+"/"+r.Name, "by", next.By)
 	return nil
 }

@@ -31,18 +31,19 @@ type TrafficRoutings struct {
 	home            trafficStore
 	options         Options
 	otherController otherController
+	warnings        *warnings
 	cached          *watch.Watch[*unstructured.Unstructured]
 	queue           watch.Queue[cache.ObjectName]
 }
 
 // NewTrafficRoutings returns a controller for the home cluster of these clients. It makes no request before Start.
 func NewTrafficRoutings(home trafficStore, objects dynamic.Interface, options Options) *TrafficRoutings {
-	c := &TrafficRoutings{home: home, options: options,
+	c := &TrafficRoutings{home: home, options: options, warnings: newWarnings(options),
 		queue: watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
 	failed := warnUnwatched(options.Log, "TrafficRoutings", "the status of those without a release is not updated until "+
 		"the permissions of deploy/rbac/centre.yaml are granted")
 	c.cached = watch.New(watch.Untyped(objects, v1alpha1.TrafficRoutingResource), withoutHistory,
-		watch.Options{Namespaces: options.Namespaces, Failed: failed}).
+		watch.Options{Namespaces: options.Namespaces, Resync: checkInterval, Failed: failed}).
 		Handle(watch.OnChange(func(u *unstructured.Unstructured) { c.queue.Add(cache.MetaObjectToName(u)) }))
 	return c
 }
@@ -55,7 +56,7 @@ func withoutHistory(u *unstructured.Unstructured) (*unstructured.Unstructured, e
 
 // Start starts the watch and the worker, and returns at once.
 func (c *TrafficRoutings) Start(context.Context) error {
-	c.Begin(c.cached.Run, func(ctx context.Context) {
+	c.Begin(c.cached.Run, c.warnings.run, func(ctx context.Context) {
 		c.queue.Run(ctx, watch.Work[cache.ObjectName]{Do: c.reconcile, Timeout: callTimeout,
 			Failed: func(name cache.ObjectName, err error) {
 				c.options.Log.Warn("could not update the status of a TrafficRouting; retrying", "trafficrouting",
@@ -81,7 +82,11 @@ func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) 
 	}
 	holders := phrase.Each(t.Status.Holders,
 		func(claim string) string { return workload.ParseHolder(claim).NameFor(engine) })
-	next := trafficrouting.Decide(t, strings.Join(holders, ", "))
+	unchecked, err := uncheckedBy(ctx, c.options, trafficrouting.AuthoredBy(t), !t.Deleting)
+	if err != nil {
+		return 0, err
+	}
+	next := trafficrouting.Decide(t, strings.Join(holders, ", "), unchecked)
 	if !next.WriteStatus && !next.RemoveFinalizers {
 		return 0, nil
 	}
@@ -94,5 +99,12 @@ func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) 
 		t.Status.Phase, t.Status.Message = next.Phase, next.Message
 		write = c.home.SetTrafficStatus
 	}
-	return 0, failure.Ignore(write(ctx, t), failure.Conflict, failure.NotFound)
+	was := found.Object["status"]
+	if err := write(ctx, t); err != nil {
+		return 0, failure.Ignore(err, failure.Conflict, failure.NotFound)
+	}
+	if shown, _ := was.(map[string]any); shown["message"] != next.Message {
+		c.warnings.unchecked(referenceToTraffic(t), unchecked)
+	}
+	return 0, nil
 }

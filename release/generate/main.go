@@ -48,14 +48,22 @@ func generate(what, file string) error {
 	return os.WriteFile(file, append(head[:len(head):len(head)], body...), 0o644)
 }
 
-// gateWebhooks returns the gate for clusters without mutating admission policies, for the names of deploy/rbac.
+// gateWebhooks returns the webhooks of the gate and of the check of authors, for clusters without admission policies
+// and for the names of deploy/rbac.
 func gateWebhooks() ([]byte, error) {
-	service := &admissionv1.ServiceReference{Namespace: "slipway", Name: "slipway-webhook", Path: new("/mutate"),
-		Port: new(int32(443))}
-	object, err := guard.Object(guard.Webhooks(guard.Options{Name: guard.GateOf("slipway")},
-		admissionv1.WebhookClientConfig{Service: service}))
-	if err != nil {
-		return nil, err
+	at := func(path string) admissionv1.WebhookClientConfig {
+		return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "slipway",
+			Name: "slipway-webhook", Path: &path, Port: new(int32(443))}}
 	}
-	return guard.YAML([]*unstructured.Unstructured{object})
+	var all []*unstructured.Unstructured
+	for _, configuration := range []*admissionv1.MutatingWebhookConfiguration{
+		guard.Webhooks(guard.Options{Name: guard.GateOf("slipway")}, at("/mutate")),
+		guard.AuthorWebhooks(guard.Options{Name: guard.AuthorsOf("slipway")}, at("/authors"))} {
+		object, err := guard.Object(configuration)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, object)
+	}
+	return guard.YAML(all)
 }

@@ -146,22 +146,10 @@ func GateOf(namespace string) string { return "slipway-gate-" + namespace }
 // server runs.
 func Webhooks(o Options, client admission.WebhookClientConfig) *admission.MutatingWebhookConfiguration {
 	o = o.withDefaults()
-	out := &admission.MutatingWebhookConfiguration{}
-	out.APIVersion, out.Kind = admission.SchemeGroupVersion.String(), "MutatingWebhookConfiguration"
-	out.Name, out.Labels = o.Name, map[string]string{LabelGuard: o.Name}
-	out.Annotations = o.annotations()
+	out := o.configuration()
 	hook := func(name string, match *admission.MatchResources,
 		conditions []admission.MatchCondition) *admission.MutatingWebhook {
-		w := admission.MutatingWebhook{Name: name + ".gate.slipway.io", ClientConfig: client,
-			AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: o.namespaces().NamespaceSelector,
-			ObjectSelector: match.ObjectSelector, MatchConditions: conditions, MatchPolicy: new(
-				admission.Equivalent), FailurePolicy: new(admission.Fail), TimeoutSeconds: new(
-				int32(waitClosed)), SideEffects: new(admission.SideEffectClassNone),
-			ReinvocationPolicy: new(admission.IfNeededReinvocationPolicy)}
-		for _, rule := range match.ResourceRules {
-			w.Rules = append(w.Rules, rule.RuleWithOperations)
-		}
-		out.Webhooks = append(out.Webhooks, w)
+		out.Webhooks = append(out.Webhooks, o.hook(client, name, match, conditions))
 		return &out.Webhooks[len(out.Webhooks)-1]
 	}
 	for _, k := range workloads() {
@@ -178,6 +166,33 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 		hook(commandsName+".rollouts", rolloutMatch("/status"), []admission.MatchCondition{o.notTheEngine()})
 	}
 	return out
+}
+
+// configuration returns a configuration without webhooks.
+func (o Options) configuration() *admission.MutatingWebhookConfiguration {
+	out := &admission.MutatingWebhookConfiguration{}
+	out.APIVersion, out.Kind = admission.SchemeGroupVersion.String(), "MutatingWebhookConfiguration"
+	out.Name, out.Labels = o.Name, map[string]string{LabelGuard: o.Name}
+	out.Annotations = o.annotations()
+	return out
+}
+
+// hookDomain ends the names of all webhooks.
+const hookDomain = ".gate.slipway.io"
+
+// hook returns a webhook that fails closed.
+func (o Options) hook(client admission.WebhookClientConfig, name string, match *admission.MatchResources,
+	conditions []admission.MatchCondition) admission.MutatingWebhook {
+	w := admission.MutatingWebhook{Name: name + hookDomain, ClientConfig: client,
+		AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: o.namespaces().NamespaceSelector,
+		ObjectSelector: match.ObjectSelector, MatchConditions: conditions, MatchPolicy: new(admission.Equivalent),
+		FailurePolicy: new(admission.Fail), TimeoutSeconds: new(int32(waitClosed)),
+		SideEffects:        new(admission.SideEffectClassNone),
+		ReinvocationPolicy: new(admission.IfNeededReinvocationPolicy)}
+	for _, rule := range match.ResourceRules {
+		w.Rules = append(w.Rules, rule.RuleWithOperations)
+	}
+	return w
 }
 
 // Object returns a configuration of webhooks as it is applied.

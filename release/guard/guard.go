@@ -93,6 +93,9 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 		if !o.NoGate && !o.NoRollouts {
 			out = append(out, o.validating(validating, commandsName, o.commandsSpec())...)
 		}
+		if !o.NoRollouts {
+			out = append(out, o.validating(validating, authorsName, o.authorsSpec())...)
+		}
 	}
 	return out
 }
@@ -130,11 +133,14 @@ func (o Options) validatingSpec(all []kind) *admission.ValidatingAdmissionPolicy
 	}
 }
 
+// validatingPolicy is the kind of a policy that refuses edits.
+const validatingPolicy = "ValidatingAdmissionPolicy"
+
 // validating returns a validating policy and its binding.
 func (o Options) validating(version, name string,
 	spec *admission.ValidatingAdmissionPolicySpec) []*unstructured.Unstructured {
-	return []*unstructured.Unstructured{o.object(version, "ValidatingAdmissionPolicy", name, spec),
-		o.object(version, "ValidatingAdmissionPolicyBinding", name, &admission.ValidatingAdmissionPolicyBindingSpec{
+	return []*unstructured.Unstructured{o.object(version, validatingPolicy, name, spec),
+		o.object(version, validatingPolicy+"Binding", name, &admission.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: o.Name + "-" + name, ValidationActions: []admission.ValidationAction{admission.Deny},
 			MatchResources: o.namespaces()})}
 }

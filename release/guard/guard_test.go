@@ -87,7 +87,8 @@ func TestOnlyEditsAreGuarded(t *testing.T) {
 		require.NotEmpty(t, rules)
 		for _, rule := range rules {
 			want := []any{"UPDATE"}
-			if strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) { // labels new workloads too
+			if strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) || // labels new workloads too
+				o.GetName() == "slipway-guard-"+authorsName { // what a new object refers to
 				want = []any{"CREATE", "UPDATE"}
 			}
 			require.Equal(t, want, rule.(map[string]any)["operations"])
@@ -189,6 +190,7 @@ func TestTheGate(t *testing.T) {
 	for _, o := range Policies(Options{NoRollouts: true}, "v1", "v1") {
 		require.NotContains(t, o.GetName(), namedPrefix, "a cluster without Rollouts, or with those of another product")
 		require.NotContains(t, o.GetName(), "-"+commandsName)
+		require.NotContains(t, o.GetName(), "-"+authorsName)
 	}
 	gated := Find(unstructureds(Policies(Options{}, "v1", "v1")))[0]
 	require.True(t, gated.Gates())

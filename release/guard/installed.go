@@ -113,7 +113,7 @@ func guardedBy(name string, policy unstructured.Unstructured) string {
 		}
 	}
 	return cmp.Or(map[string]string{marksName: Marks, statusByName: StatusBy, commandsName: StatusCommands,
-		editorName: SpecBy}[guarded], guarded)
+		editorName: SpecBy, authorsName: AuthorsChecked}[guarded], guarded)
 }
 
 // within reports whether have contains everything in want; have may contain more, such as defaults.
@@ -141,7 +141,7 @@ func (i Installed) Options() Options {
 	o := Options{Name: i.Name, Identities: slices.Clone(i.Identities), Namespaces: i.Namespaces.DeepCopy()}
 	o.NoGate = !i.Gates()
 	for name := range i.Version {
-		if !slices.Contains(Kinds(), name) && !slices.Contains(Gated(true), name) {
+		if name != AuthorsChecked && !slices.Contains(Kinds(), name) && !slices.Contains(Gated(true), name) {
 			resource, group, _ := strings.Cut(name, ".")
 			o.Custom = append(o.Custom, traffic.CustomKind(group, resource))
 		}

@@ -77,7 +77,9 @@ type Snapshot struct {
 	// the next attempt is due.
 	Refused string
 	RetryAt time.Time
-	Now     time.Time
+	// Unchecked is why nothing proves that the authors of the object may change what it refers to; "" if it is proved.
+	Unchecked string
+	Now       time.Time
 }
 
 // Decide returns the next action for an object. It depends only on the snapshot, so any number of processes may call
@@ -171,6 +173,7 @@ func (s Snapshot) showIdle() NextAction {
 
 // writeStatus returns DoWriteStatus if the status differs from the stored one, else DoNothing.
 func (s Snapshot) writeStatus(status v1beta1.RolloutStatus, reason string) NextAction {
+	showUnchecked(&status, s.Object.Status.Conditions, s.Unchecked, s.Now)
 	if SameStatus(status, s.Object.Status) {
 		return NextAction{Kind: DoNothing, Reason: reason}
 	}

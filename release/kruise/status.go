@@ -202,6 +202,9 @@ func conditions(v rollout.View, object *v1beta1.Rollout, now time.Time) []v1beta
 	if v.Stalled != "" {
 		all.set(v1beta1.ConditionStalled, true, stalledReason(v), v.Stalled)
 	}
+	if unchecked := conditionOf(object.Status.Conditions, v1beta1.ConditionUnchecked); unchecked.Type != "" {
+		all.list = append(all.list, unchecked)
+	}
 	return all.list
 }
 

@@ -12,7 +12,8 @@ func TestDecide_WhileNoReleaseChangesTrafficRouting(t *testing.T) {
 	t.Parallel()
 	held := []string{"rollout/default/shop/web@1"}
 	status := func(phase v1alpha1.TrafficRoutingPhase, holders ...string) v1alpha1.TrafficRoutingStatus {
-		return v1alpha1.TrafficRoutingStatus{ObservedGeneration: 1, Phase: phase, Holders: holders}
+		return v1alpha1.TrafficRoutingStatus{ObservedGeneration: 1, Phase: phase, Message: "no rollout holds it",
+			Holders: holders}
 	}
 	for _, c := range []struct {
 		reason string
@@ -51,6 +52,21 @@ func TestDecide_WhileNoReleaseChangesTrafficRouting(t *testing.T) {
 		if c.seen.Generation == 0 {
 			c.seen.Generation = 1
 		}
-		require.Equal(t, c.want, Decide(&c.seen, "web"), c.reason)
+		require.Equal(t, c.want, Decide(&c.seen, "web", ""), c.reason)
 	}
+}
+
+// A warning is shown once, also by one that is held, and removed when it no longer holds.
+func TestDecide_ShowsWarning(t *testing.T) {
+	t.Parallel()
+	idle := v1alpha1.TrafficRouting{Generation: 1, Status: v1alpha1.TrafficRoutingStatus{ObservedGeneration: 1,
+		Phase: v1alpha1.TrafficHealthy, Message: "no rollout holds it"}}
+	next := Decide(&idle, "", "its authors weren't checked")
+	require.Equal(t, Action{WriteStatus: true, Phase: v1alpha1.TrafficHealthy,
+		Message: "no rollout holds it. Warning: its authors weren't checked"}, next)
+	idle.Status.Message = next.Message
+	require.False(t, Decide(&idle, "", "its authors weren't checked").WriteStatus)
+	require.True(t, Decide(&idle, "", "").WriteStatus)
+	_, message := HeldStatus(&idle, "web", "its authors weren't checked")
+	require.Equal(t, "held by web. Warning: its authors weren't checked", message)
 }

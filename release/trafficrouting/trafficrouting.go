@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
@@ -165,17 +166,31 @@ func IsLeftover(finalizer string) bool {
 	return finalizer == finalizerReference || strings.HasPrefix(finalizer, finalizerReferenceProgress)
 }
 
-// IdleStatus returns the phase and the message of a TrafficRouting that no rollout holds.
-func IdleStatus() (v1alpha1.TrafficRoutingPhase, string) {
-	return v1alpha1.TrafficHealthy, "no rollout holds it"
+// AuthoredBy returns what is needed to judge whether the authors of a TrafficRouting may change what it refers to.
+func AuthoredBy(t *v1alpha1.TrafficRouting) author.Object {
+	return author.Object{Resource: author.ResourceTrafficRoutings, Namespace: t.Namespace, Name: t.Name,
+		Created: t.CreatedAt, Mark: t.Checked}
 }
 
-// HeldStatus returns the phase and the message of a TrafficRouting that rollouts hold.
-func HeldStatus(t *v1alpha1.TrafficRouting, holders string) (v1alpha1.TrafficRoutingPhase, string) {
+// IdleStatus returns the phase and the message of a TrafficRouting that no rollout holds. unchecked is why nothing
+// proves that its authors may change what it refers to; "" if it is proved.
+func IdleStatus(unchecked string) (v1alpha1.TrafficRoutingPhase, string) {
+	return v1alpha1.TrafficHealthy, warned("no rollout holds it", unchecked)
+}
+
+// HeldStatus returns the phase and the message of a TrafficRouting that rollouts hold; unchecked is as in IdleStatus.
+func HeldStatus(t *v1alpha1.TrafficRouting, holders, unchecked string) (v1alpha1.TrafficRoutingPhase, string) {
 	if t.Deleting {
 		return v1alpha1.TrafficTerminating, "deleted: removed once no rollout holds it; held by " + holders
 	}
-	return v1alpha1.TrafficProgressing, "held by " + holders
+	return v1alpha1.TrafficProgressing, warned("held by "+holders, unchecked)
+}
+
+func warned(message, unchecked string) string {
+	if unchecked == "" {
+		return message
+	}
+	return message + ". Warning: " + unchecked
 }
 
 // Action is what to do about a TrafficRouting that a client created, edited or deleted while no release changes it.
@@ -187,8 +202,9 @@ type Action struct {
 	Message                       string
 }
 
-// Decide returns the action for a TrafficRouting; holders are its holders as messages name them.
-func Decide(t *v1alpha1.TrafficRouting, holders string) Action {
+// Decide returns the action for a TrafficRouting; holders are its holders as messages name them, and unchecked is as in
+// IdleStatus.
+func Decide(t *v1alpha1.TrafficRouting, holders, unchecked string) Action {
 	held := len(t.Status.Holders) > 0
 	kept := slices.ContainsFunc(t.Finalizers, func(f string) bool {
 		return f == v1alpha1.FinalizerTrafficRouting || IsLeftover(f)
@@ -199,12 +215,12 @@ func Decide(t *v1alpha1.TrafficRouting, holders string) Action {
 	case t.Status.Phase == v1alpha1.TrafficFinalizing: // its last holder writes the next phase
 		return Action{}
 	case held && t.Deleting && t.Status.Phase != v1alpha1.TrafficTerminating:
-		phase, message := HeldStatus(t, holders)
+		phase, message := HeldStatus(t, holders, unchecked)
 		return Action{WriteStatus: true, Phase: phase, Message: message}
 	case held:
 		return Action{}
 	}
-	phase, message := IdleStatus()
-	return Action{WriteStatus: t.Status.Phase != phase || t.Status.ObservedGeneration != t.Generation, Phase: phase,
-		Message: message}
+	phase, message := IdleStatus(unchecked)
+	differs := t.Status.Phase != phase || t.Status.ObservedGeneration != t.Generation || t.Status.Message != message
+	return Action{WriteStatus: differs, Phase: phase, Message: message}
 }

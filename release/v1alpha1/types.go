@@ -18,6 +18,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/digest"
@@ -230,7 +231,10 @@ const (
 // +kubebuilder:object:generate=false
 type TrafficRouting struct {
 	Namespace, Name, ResourceVersion string
+	UID                              types.UID
 	Generation                       int64
+	// Checked is the value of author.AnnotationChecked.
+	Checked string
 	// Spec is its spec as JSON; release/trafficrouting reads it.
 	Spec      json.RawMessage
 	Status    TrafficRoutingStatus

@@ -32,10 +32,20 @@ import (
 // gateOf returns the configuration of the gate's webhooks among rendered objects; nil if there is none.
 func gateOf(t testing.TB, objects []*unstructured.Unstructured) *admission.MutatingWebhookConfiguration {
 	t.Helper()
+	return webhooksOf(t, objects, false)
+}
+
+// webhooksOf returns the configuration of the gate's webhooks, or of the one that checks authors; nil if there is none.
+func webhooksOf(t testing.TB, objects []*unstructured.Unstructured,
+	authors bool) *admission.MutatingWebhookConfiguration {
+	t.Helper()
 	for _, o := range objects {
-		if o.GetKind() == "MutatingWebhookConfiguration" {
-			found := &admission.MutatingWebhookConfiguration{}
-			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, found))
+		if o.GetKind() != "MutatingWebhookConfiguration" {
+			continue
+		}
+		found := &admission.MutatingWebhookConfiguration{}
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, found))
+		if guard.ChecksAuthors(found) == authors {
 			return found
 		}
 	}
@@ -49,14 +59,25 @@ var older = []string{"--kube-version", "1.33.0", "--set", "rollouts.enabled=true
 // accounts of the release, and are called for the watched namespaces only.
 func TestChartGate_EqualsGateOfCommand(t *testing.T) {
 	t.Parallel()
-	have := gateOf(t, render(t, append(slices.Clone(older), "--set", "guard.install=true,guard.identities={anna},"+
-		"guard.namespaceSelector.matchLabels.team=shop")...))
+	objects := render(t, append(slices.Clone(older), "--set", "guard.install=true,guard.identities={anna},"+
+		"guard.namespaceSelector.matchLabels.team=shop,rollouts.gate=webhook")...)
+	options := guard.Options{Identities: []string{"anna", "system:serviceaccount:slipway:slipway"}}
+	at := func(path string) admission.WebhookClientConfig {
+		return admission.WebhookClientConfig{Service: &admission.ServiceReference{Namespace: "slipway",
+			Name: "slipway-webhook", Path: &path, Port: new(int32(443))}}
+	}
+	options.Name = guard.GateOf("slipway")
+	requireWebhooks(t, webhooksOf(t, objects, false), guard.Webhooks(options, at("/mutate")))
+	options.Name = guard.AuthorsOf("slipway")
+	requireWebhooks(t, webhooksOf(t, objects, true), guard.AuthorWebhooks(options, at("/authors")))
+}
+
+func requireWebhooks(t *testing.T, have, want *admission.MutatingWebhookConfiguration) {
+	t.Helper()
 	require.NotNil(t, have)
-	ca := have.Webhooks[0].ClientConfig.CABundle
-	want := guard.Webhooks(guard.Options{Name: guard.GateOf("slipway"), Identities: []string{"anna",
-		"system:serviceaccount:slipway:slipway"}}, admission.WebhookClientConfig{CABundle: ca,
-		Service: &admission.ServiceReference{Namespace: "slipway", Name: "slipway-webhook", Path: new("/mutate"),
-			Port: new(int32(443))}})
+	for i := range want.Webhooks {
+		want.Webhooks[i].ClientConfig.CABundle = have.Webhooks[0].ClientConfig.CABundle
+	}
 	require.Equal(t, want.Name, have.Name)
 	require.Equal(t, want.Annotations, have.Annotations)
 	require.Empty(t, guard.WebhookProblems(have, want))
@@ -80,20 +101,24 @@ func TestChartGate_IsMadeWhereNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		made bool
+		// authors is true if a webhook checks authors, too.
+		authors bool
 	}{
-		"Older": {older, true},
+		"Older": {older, true, false},
 		"OlderWithPolicy": {append(slices.Clone(older), "--api-versions",
-			"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"), false},
-		"Newer": {append(slices.Clone(older), "--kube-version", "1.36.0"), false},
+			"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"), false, false},
+		"Newer": {append(slices.Clone(older), "--kube-version", "1.36.0"), false, false},
 		"ByChoice": {append(slices.Clone(older), "--kube-version", "1.36.0", "--set", "rollouts.gate=webhook"),
-			true},
-		"Off":        {append(slices.Clone(older), "--set", "rollouts.gate=off"), false},
-		"ByServer":   {append(slices.Clone(older), "--set", "rbac.byServer=true"), false},
-		"NoRollouts": {[]string{"--kube-version", "1.33.0"}, false},
+			true, true},
+		"Off":        {append(slices.Clone(older), "--set", "rollouts.gate=off"), false, false},
+		"ByServer":   {append(slices.Clone(older), "--set", "rbac.byServer=true"), false, false},
+		"NoRollouts": {[]string{"--kube-version", "1.33.0"}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := gateOf(t, render(t, c.args...))
+			objects := render(t, c.args...)
+			require.Equal(t, c.authors, webhooksOf(t, objects, true) != nil)
+			found := gateOf(t, objects)
 			require.Equal(t, c.made, found != nil)
 			if found == nil {
 				return

@@ -82,7 +82,7 @@ func (n tenant) create(gvr schema.GroupVersionResource, object map[string]any) {
 
 // A tenant who may not change Deployments writes a script for them and a Rollout, or a TrafficRouting, that routes by
 // the Deployment of another team. The release is refused, its Rollout says why, and the Deployment is unchanged, also
-// where the worker uses the scripts of the tenant's namespace.
+// where the worker uses the scripts of the tenant's namespace. With the guard the edit itself is refused.
 func TestTenant_CannotHaveDeploymentRewritten(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]func(apps string) []string{
@@ -104,8 +104,7 @@ func testTenantAttack(t *testing.T, args func(apps string) []string) {
 		e.Processes[1] = e.Worker(harness.Options{Args: more})
 		e.WaitReady()
 	}
-	g.EnforceOn(t, e.Apps)
-	n := newTenant(t, e)
+	n := newTenant(t, e) // his objects are from before the guard, which would refuse them at the edit
 	for _, workload := range []string{"web", "shared", "victim"} {
 		e.Subject(harness.Deployment, workload, nil)
 		e.Route(harness.Gateway, workload) // with its Service
@@ -127,6 +126,7 @@ func testTenantAttack(t *testing.T, args func(apps string) []string) {
 		"kind": "TrafficRouting", "metadata": map[string]any{"name": "gray"}, "spec": map[string]any{
 			"objectRef": []any{objectRef}, "strategy": map[string]any{"matches": []any{map[string]any{
 				"headers": []any{map[string]any{"type": "Exact", "name": "x-tag", "value": "gray"}}}}}}})
+	all := map[string]*declared{}
 	step := func(traffic int32) strategy.Strategy {
 		return strategy.Strategy{Style: strategy.StyleCanary, Steps: []strategy.Step{harness.Step("1", traffic)}}
 	}
@@ -141,8 +141,16 @@ func testTenantAttack(t *testing.T, args func(apps string) []string) {
 		n.create(v1beta1.Resource, map[string]any{"apiVersion": v1beta1.GroupVersion.String(), "kind": v1beta1.Kind,
 			"metadata": map[string]any{"name": workload},
 			"spec":     map[string]any{"workloadRef": body["workloadRef"], "strategy": body["strategy"]}})
-		d := &declared{release: &release{Engine: e, t: t, rollout: harness.Rollout{Kind: harness.Deployment,
+		all[workload] = &declared{release: &release{Engine: e, t: t, rollout: harness.Rollout{Kind: harness.Deployment,
 			Name: workload}}, guard: g}
+	}
+	g.EnforceOn(t, e.Apps)
+	n.waitChecked()
+	victim := `{"service":"web","customNetworkRefs":[{"apiVersion":"apps/v1","kind":"Deployment","name":"victim"}]}`
+	for _, o := range []*unstructured.Unstructured{rolloutBy("again", victim), sharedBy("again", victim)} {
+		require.ErrorContains(t, n.tries(o), "may not patch deployments.apps victim", "from now on the edit is refused")
+	}
+	for workload, d := range all {
 		d.waitObject("Healthy", func(r *v1beta1.Rollout) bool { return r.Status.Phase == v1beta1.PhaseHealthy })
 		d.waitGate()
 		d.setImage("owner", harness.NewImage(workload))

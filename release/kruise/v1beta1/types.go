@@ -276,13 +276,15 @@ const (
 	PhaseDisabling   RolloutPhase = "Disabling"
 )
 
-// The types of a Rollout's conditions. ConditionStalled is Slipway's own: the release waits for an operator because of
-// a failure or a change by another client.
+// The types of a Rollout's conditions. Two are Slipway's own. ConditionStalled: the release waits for an operator
+// because of a failure or a change by another client. ConditionUnchecked: nothing proves that the authors of the
+// Rollout may change the objects that it refers to.
 const (
 	ConditionProgressing = "Progressing"
 	ConditionSucceeded   = "Succeeded"
 	ConditionTerminating = "Terminating"
 	ConditionStalled     = "Stalled"
+	ConditionUnchecked   = "Unchecked"
 )
 
 // The reasons of ConditionProgressing and ConditionTerminating.
@@ -305,8 +307,8 @@ type RolloutStatus struct {
 	CanaryStatus *CanaryStatus `json:"canaryStatus,omitempty"`
 	// The progress of a blue-green; absent for a canary.
 	BlueGreenStatus *BlueGreenStatus `json:"blueGreenStatus,omitempty"`
-	// The conditions of the Rollout: Progressing, Succeeded, Terminating, and Stalled while it waits for an operator to
-	// fix something.
+	// The conditions of the Rollout: Progressing, Succeeded, Terminating, Stalled while it waits for an operator to fix
+	// something, and Unchecked if nothing proves that its authors may change the objects that it refers to.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Initial, Healthy, Progressing, Terminating, Disabled or Disabling.
 	Phase RolloutPhase `json:"phase,omitempty"`

@@ -55,7 +55,7 @@ The roles and bindings of a manifest of deploy/rbac, for an account of this rele
 {{- end -}}
 {{- range $rule := $object.rules -}}
 {{- if has "slipway-gate-slipway" $rule.resourceNames -}}
-{{- $_ := set $rule "resourceNames" (list (printf "slipway-gate-%s" $root.Release.Namespace)) -}}
+{{- $_ := set $rule "resourceNames" (list (printf "slipway-authors-%s" $root.Release.Namespace) (printf "slipway-gate-%s" $root.Release.Namespace)) -}}
 {{- end -}}
 {{- if and $secrets (has "secrets" $rule.resources) -}}{{- $_ := set $rule "resourceNames" $secrets -}}{{- end -}}
 {{- end -}}

@@ -119,6 +119,9 @@ current.
 {{- with .Values.traffic.tenantScripts }}
 - --tenant-scripts={{ . | join "," }}
 {{- end }}
+{{- if and (include "slipway.isEngine" .) .Values.rollouts.requireGate }}
+- --require-gate=true
+{{- end }}
 {{- if .Values.servings.inAnyNamespace }}
 - --servings-in-any-namespace=true
 {{- end }}
