@@ -139,6 +139,9 @@ const (
 	waitOpen   = 3
 )
 
+// hookSuffix ends the names of the webhooks.
+const hookSuffix = ".gate.slipway.io"
+
 // GateOf returns the name of the configuration of the gate's webhooks for the engine of a namespace.
 func GateOf(namespace string) string { return "slipway-gate-" + namespace }
 
@@ -153,7 +156,7 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 	out.Annotations = map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))}
 	hook := func(name string, match *admission.MatchResources,
 		conditions []admission.MatchCondition) *admission.MutatingWebhook {
-		w := admission.MutatingWebhook{Name: name + ".gate.slipway.io", ClientConfig: client,
+		w := admission.MutatingWebhook{Name: name + hookSuffix, ClientConfig: client,
 			AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: o.namespaces().NamespaceSelector,
 			ObjectSelector: match.ObjectSelector, MatchConditions: conditions, MatchPolicy: new(
 				admission.Equivalent), FailurePolicy: new(admission.Fail), TimeoutSeconds: new(
