@@ -7,7 +7,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/guard"
@@ -32,7 +31,9 @@ type ProtectionReader struct {
 }
 
 // NewProtectionReader returns a reader for a cluster.
-func NewProtectionReader(cluster Cluster) *ProtectionReader { return &ProtectionReader{cluster: cluster} }
+func NewProtectionReader(cluster Cluster) *ProtectionReader {
+	return &ProtectionReader{cluster: cluster}
+}
 
 // protectionTimeout bounds one read.
 const protectionTimeout = 10 * time.Second
@@ -70,21 +71,31 @@ func (r *ProtectionReader) read(ctx context.Context) (p Protection, err error) {
 	return p, nil
 }
 
-// NamespaceLabels returns the labels of a namespace as they were at most fresh ago; known is false if this process may
-// not read them.
-func (r *ProtectionReader) NamespaceLabels(ctx context.Context, name string, fresh time.Duration) (
-	labels map[string]string, known bool, err error) {
-	namespace, err := recent.Get(ctx, &r.answers, "namespace "+name, fresh,
-		func(ctx context.Context) (*unstructured.Unstructured, error) {
-			return r.cluster.Get(ctx, Ref{Resource: namespaces, Name: name})
-		})
-	switch {
-	case err == nil:
-		return namespace.GetLabels(), true, nil
-	case IsAny(err, Forbidden, Refused, Missing):
-		return nil, false, nil
-	}
-	return nil, false, err
+// labels are the labels of a namespace; known is false if this process may not read them.
+type labels struct {
+	of    map[string]string
+	known bool
+}
+
+// labelsAge is how long the labels of a namespace are used: they decide which guards apply.
+const labelsAge = time.Second
+
+// NamespaceLabels returns the labels of a namespace; known is false if this process may not read them.
+func (r *ProtectionReader) NamespaceLabels(ctx context.Context, name string) (of map[string]string, known bool,
+	err error) {
+	found, err := recent.Get(ctx, &r.answers, "namespace "+name, labelsAge, func(ctx context.Context) (labels, error) {
+		ctx, cancel := context.WithTimeout(ctx, protectionTimeout)
+		defer cancel()
+		namespace, err := r.cluster.Get(ctx, Ref{Resource: namespaces, Name: name})
+		switch {
+		case err == nil:
+			return labels{namespace.GetLabels(), true}, nil
+		case IsAny(err, Forbidden, Refused, Missing):
+			return labels{}, nil
+		}
+		return labels{}, err
+	})
+	return found.of, found.known, err
 }
 
 var namespaces = corev1.SchemeGroupVersion.WithResource("namespaces")
@@ -95,15 +106,15 @@ func (r *ProtectionReader) Unlisted(ctx context.Context, namespace string, fresh
 	if r == nil {
 		return "", nil
 	}
-	labels, _, err := r.NamespaceLabels(ctx, namespace, fresh)
-	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
+	of, _, err := r.NamespaceLabels(ctx, namespace)
+	if err != nil || of[guard.LabelGuard] == guard.NamespaceOff {
 		return "", err
 	}
 	p, err := r.Read(ctx, fresh)
 	if err != nil || p.User == "" {
 		return "", err
 	}
-	return guard.UnlistedReason(p.User, p.Unlisted(p.User, namespace, labels)), nil
+	return guard.UnlistedReason(p.User, p.Unlisted(p.User, namespace, of)), nil
 }
 
 // unreadable is the reason why this process cannot read policies, "" if it can; err is the error of the read.

@@ -34,7 +34,7 @@ func (t *job) requireListed(ctx context.Context) error {
 // checkGuard adds notices for what the rollout will borrow and the API server does not guard, unless the namespace opts
 // out.
 func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
-	labels, known, err := p.a.protection.NamespaceLabels(ctx, p.req.Workload.Namespace, guardMaxAge)
+	labels, known, err := p.a.protection.NamespaceLabels(ctx, p.req.Workload.Namespace)
 	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
 		return err
 	}

@@ -190,7 +190,11 @@ func (g *Gate) Publish(ctx context.Context, client admission.WebhookClientConfig
 	if err != nil {
 		return 0, err
 	}
-	if !g.needsWebhook(c) {
+	needed, err := g.lacksPolicies(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	if !needed {
 		return gateInterval, c.withdraw(ctx, g.Name)
 	}
 	wanted, _, err := c.guardOptions(ctx)

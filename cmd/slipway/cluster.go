@@ -77,13 +77,16 @@ var servingControllerModule = fx.Module("serving-controller",
 // rolloutControllersModule runs the controllers for the Rollouts and TrafficRoutings of the home cluster. They belong
 // to workers, since they hold workloads: the account of a server has no right to do that.
 var rolloutControllersModule = fx.Module("rollout-controllers",
-	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, p BackendParts) {
+	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, protection *kube.ProtectionReader,
+		p BackendParts) {
 		options := rolloutcontroller.Options{
 			Namespaces: p.Settings.WatchNamespaces,
 			Served: func(resource schema.GroupVersionResource) bool {
 				return watch.Served(typed.Discovery(), resource)
 			},
 			OtherController: p.OtherReleaser,
+			Protection:      protection,
+			RequireGate:     p.Settings.RequireGate,
 			Log:             p.Log,
 		}
 		controller := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), options)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/gate"
@@ -54,7 +55,11 @@ type Options struct {
 	Served func(resource schema.GroupVersionResource) bool
 	// OtherController returns which other controller on the home cluster releases the workloads of Rollouts.
 	OtherController func(ctx context.Context) (reference.OtherController, error)
-	Log             *slog.Logger
+	// Protection reads whether the API server records the names of users; nil: they are all unverified. With
+	// RequireGate, commands in the status of a Rollout are refused where it does not record who sends them.
+	Protection  *kube.ProtectionReader
+	RequireGate bool
+	Log         *slog.Logger
 }
 
 const (
