@@ -48,6 +48,9 @@ func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
 	switch {
 	case v.Unknown != "":
 		p.notice("it is unknown whether the API server guards this release: %s", v.Unknown)
+	case !known && v.Served:
+		p.notice("it is unknown which guards apply to namespace %s: this party's worker may not get namespaces",
+			p.req.Workload.Namespace)
 	case !v.Served:
 		p.notice("this cluster can't guard the release against edits by others (it has no mutating admission policies); " +
 			"the engine only restores what they change")

@@ -62,7 +62,7 @@ type Settings struct {
 	WebhookKeyFile   string `name:"webhook-key-file" for:"server dev" help:"key of that certificate"`
 	WebhookClientCA  string `name:"webhook-client-ca-file" for:"server dev" help:"CAs of API servers: only clients with a certificate of one of them are served by the gate's webhook; empty: every client that reaches it"`
 	RegisterWebhooks bool   `name:"register-webhooks" for:"server dev" default:"false" dev:"true" help:"register the webhooks with the API server, by writing the conversion of the definition of Rollouts and the configuration of the gate's webhook; false: an administrator has installed them (the Helm chart, or slipway guard install), and /readyz says what is missing"`
-	Gate             string `name:"gate" for:"server dev" default:"auto" choices:"auto policy webhook off" help:"how workloads named by Rollouts are held: by admission policies (slipway guard install), by webhooks, or not at all; auto: policies if the API server supports them, otherwise webhooks"`
+	Gate             string `name:"gate" for:"server dev" default:"auto" choices:"auto policy webhook off" help:"how workloads named by Rollouts are held: by admission policies (slipway guard install), by webhooks, or not at all; auto: policies if they are installed, otherwise webhooks"`
 
 	// The package store and its users.
 	PackageListen           string        `name:"package-listen" for:"package-serve dev" default:"127.0.0.1:8085" check:"listen" help:"address of the package store; port 0 selects a free port"`

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/test/harness"
+)
+
+// cfo is the name that an attacker writes where the API server would write the attacker's own.
+const cfo = "cfo@example.com"
+
+// forgeStart starts a release as mallory, with the marks that the gate would write and the name of another user.
+func (d *declared) forgeStart() {
+	d.t.Helper()
+	client, err := dynamic.NewForConfig(d.Impersonate("mallory"))
+	require.NoError(d.t, err)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{gate.AnnotationHeld: `{"/spec/paused":null}`,
+			gate.AnnotationBy: cfo}},
+		"spec": map[string]any{"paused": true, "template": map[string]any{"spec": map[string]any{
+			"containers": []any{map[string]any{"name": "app", "image": d.rollout.NewestImage()}}}}}})
+	require.NoError(d.t, err)
+	_, err = client.Resource(d.rollout.Kind.GVR).Namespace(d.Apps).Patch(context.Background(), d.rollout.Name,
+		types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(d.t, err)
+}
+
+// forgeApproval approves the waiting step as mallory, in the name of another user.
+func (d *declared) forgeApproval() {
+	d.t.Helper()
+	patch := fmt.Sprintf(`{"status":{"slipway":{"by":%q},"canaryStatus":{"currentStepState":"StepReady"}}}`, cfo)
+	_, err := d.rolloutClient("mallory").Patch(context.Background(), d.rollout.Name, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}, "status")
+	require.NoError(d.t, err)
+}
+
+// declareUnguarded creates a workload and a Rollout for it in a namespace without guard and gate.
+func declareUnguarded(t *testing.T, e *harness.Engine) *declared {
+	t.Helper()
+	d := &declared{release: prepareUnobserved(t, e, deploymentCell(strategy.StylePartition, harness.NoProvider), nil)}
+	d.create(d.document(), "owner")
+	d.waitObject("Healthy", func(r *v1beta1.Rollout) bool { return r.Status.Phase == v1beta1.PhaseHealthy })
+	return d
+}
+
+func (d *declared) waitHistory(entry string) {
+	d.t.Helper()
+	var last []string
+	require.Eventually(d.t, func() bool {
+		last = d.history()
+		return slices.Contains(last, entry)
+	}, harness.Patience, harness.Tick, "%s is not on record: %v", entry, &last)
+}
+
+// Where the gate is not installed, anyone who may write a status can write another user's name next to a command. The
+// record says that nothing has verified it.
+func TestKubectlNames_AreUnverified_WithoutGate(t *testing.T) {
+	t.Parallel()
+	e, _ := harness.StartGuarded(t)
+	d := declareUnguarded(t, e)
+	d.forgeStart()
+	d.waitStep(1)
+	d.waitHistory("start by unverified: " + cfo + " (kubectl): accepted")
+	d.forgeApproval()
+	d.waitHistory("approve by unverified: " + cfo + " (kubectl): accepted")
+	require.NotContains(t, fmt.Sprint(d.history()), "by "+cfo, "the name never counts")
+}
+
+// With --require-gate, commands in the status are refused where nothing verifies who sends them, and the status shows
+// that the step still waits. Once the gate is in force, the same request is recorded with the name of who sent it.
+func TestKubectlApproval_IsRefused_WithoutRequiredGate(t *testing.T) {
+	t.Parallel()
+	e, g := harness.StartGuardedWith(t, harness.Options{Args: []string{"--require-gate=true"}})
+	d := declareUnguarded(t, e)
+	d.forgeStart()
+	before := d.waitStep(1)
+	d.forgeApproval()
+	d.waitHistory("approve by unverified: " + cfo + " (kubectl): refused")
+	d.waitObject("restored", func(r *v1beta1.Rollout) bool {
+		return commonStatus(r).CurrentStepState == "StepPaused" && r.Status.Slipway.Seq > before.Status.Slipway.Seq &&
+			r.Status.Slipway.By == ""
+	})
+	history := d.Rollout(d.rollout.Name).History
+	require.Contains(t, history[len(history)-1].Message, "the gate is not installed for the namespace "+d.Apps)
+	require.Contains(t, history[len(history)-1].Message, "`slipway rollout approve` works meanwhile")
+
+	d.patchStatus("mallory", map[string]any{"nextStepIndex": 3})
+	d.waitHistory("jump by unknown (kubectl): refused")
+
+	d.guard = g
+	g.EnforceOn(t, d.Apps)
+	g.WaitStatusProtected(t, d.rolloutClient("probe"), d.rollout.Name)
+	d.waitStep(1)
+	d.forgeApproval()
+	d.waitHistory("approve by mallory (kubectl): accepted")
+	require.NotContains(t, fmt.Sprint(d.history()), "by "+cfo)
+}
