@@ -71,8 +71,8 @@ func (r *ProtectionReader) read(ctx context.Context) (p Protection, err error) {
 	return p, nil
 }
 
-// labels are the labels of a namespace; known is false if this process may not read them.
-type labels struct {
+// namespaceLabels are the labels of a namespace; known is false if this process may not read them.
+type namespaceLabels struct {
 	of    map[string]string
 	known bool
 }
@@ -83,30 +83,34 @@ const labelsAge = time.Second
 // NamespaceLabels returns the labels of a namespace; known is false if this process may not read them.
 func (r *ProtectionReader) NamespaceLabels(ctx context.Context, name string) (of map[string]string, known bool,
 	err error) {
-	found, err := recent.Get(ctx, &r.answers, "namespace "+name, labelsAge, func(ctx context.Context) (labels, error) {
+	found, err := recent.Get(ctx, &r.answers, "namespace "+name, labelsAge, func(ctx context.Context) (namespaceLabels, error) {
 		ctx, cancel := context.WithTimeout(ctx, protectionTimeout)
 		defer cancel()
-		namespace, err := r.cluster.Get(ctx, Ref{Resource: namespaces, Name: name})
+		namespace, err := r.cluster.Get(ctx, Ref{Resource: namespacesResource, Name: name})
 		switch {
 		case err == nil:
-			return labels{namespace.GetLabels(), true}, nil
+			return namespaceLabels{namespace.GetLabels(), true}, nil
 		case IsAny(err, Forbidden, Refused, Missing):
-			return labels{}, nil
+			return namespaceLabels{}, nil
 		}
-		return labels{}, err
+		return namespaceLabels{}, err
 	})
 	return found.of, found.known, err
 }
 
-var namespaces = corev1.SchemeGroupVersion.WithResource("namespaces")
+var namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")
 
-// Unlisted returns why the API server would undo what this process writes in a namespace: a guard, or the webhook of a
+// Unlisted returns why the API server would undo what this process writes in a namespace, "" for one that is not known: a guard, or the webhook of a
 // gate, does not know its account. It returns "" if none does, or if this process may not read them.
 func (r *ProtectionReader) Unlisted(ctx context.Context, namespace string, fresh time.Duration) (string, error) {
 	if r == nil {
 		return "", nil
 	}
-	of, _, err := r.NamespaceLabels(ctx, namespace)
+	var of map[string]string
+	var err error
+	if namespace != "" {
+		of, _, err = r.NamespaceLabels(ctx, namespace)
+	}
 	if err != nil || of[guard.LabelGuard] == guard.NamespaceOff {
 		return "", err
 	}
