@@ -61,7 +61,7 @@ func TestPartyWorker_IsRefused_WhenGuardDoesNotKnowIt(t *testing.T) {
 			"are refused") && strings.Contains(h.worker.Output(), unknown)
 	}, harness.Patience, harness.Tick, "the worker does not say it at the start")
 	h.waitWorkerGuard("unlisted")
-	out, err := exec.Command(h.Binary("slipway"), "party", "get", "alice", "--server", h.URL).CombinedOutput()
+	out, err := exec.Command(h.Binary("slipway"), "party", "get", "alice", "--api", h.URL).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "--engine-identity "+account)
 
