@@ -71,6 +71,12 @@ func (r *ProtectionReader) read(ctx context.Context) (p Protection, err error) {
 	return p, nil
 }
 
+// Guards returns the guards and the webhooks of gates, and the reason if this process cannot read the policies.
+func (r *ProtectionReader) Guards(ctx context.Context, fresh time.Duration) (guard.Protection, string, error) {
+	p, err := r.Read(ctx, fresh)
+	return p.Protection, p.Unknown, err
+}
+
 // namespaceLabels are the labels of a namespace; known is false if this process may not read them.
 type namespaceLabels struct {
 	of    map[string]string
@@ -83,25 +89,29 @@ const labelsAge = time.Second
 // NamespaceLabels returns the labels of a namespace; known is false if this process may not read them.
 func (r *ProtectionReader) NamespaceLabels(ctx context.Context, name string) (of map[string]string, known bool,
 	err error) {
-	found, err := recent.Get(ctx, &r.answers, "namespace "+name, labelsAge, func(ctx context.Context) (namespaceLabels, error) {
-		ctx, cancel := context.WithTimeout(ctx, protectionTimeout)
-		defer cancel()
-		namespace, err := r.cluster.Get(ctx, Ref{Resource: namespacesResource, Name: name})
-		switch {
-		case err == nil:
-			return namespaceLabels{namespace.GetLabels(), true}, nil
-		case IsAny(err, Forbidden, Refused, Missing):
-			return namespaceLabels{}, nil
-		}
-		return namespaceLabels{}, err
-	})
+	found, err := recent.Get(ctx, &r.answers, "namespace "+name, labelsAge,
+		func(ctx context.Context) (namespaceLabels, error) { return r.readLabels(ctx, name) })
 	return found.of, found.known, err
+}
+
+func (r *ProtectionReader) readLabels(ctx context.Context, name string) (namespaceLabels, error) {
+	ctx, cancel := context.WithTimeout(ctx, protectionTimeout)
+	defer cancel()
+	namespace, err := r.cluster.Get(ctx, Ref{Resource: namespacesResource, Name: name})
+	switch {
+	case err == nil:
+		return namespaceLabels{namespace.GetLabels(), true}, nil
+	case IsAny(err, Forbidden, Refused, Missing):
+		return namespaceLabels{}, nil
+	}
+	return namespaceLabels{}, err
 }
 
 var namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")
 
-// Unlisted returns why the API server would undo what this process writes in a namespace, "" for one that is not known: a guard, or the webhook of a
-// gate, does not know its account. It returns "" if none does, or if this process may not read them.
+// Unlisted returns why the API server would undo what this process writes in a namespace, "" for one that is not known:
+// a guard, or the webhook of a gate, does not know its account. It returns "" if none does, or if this process may not
+// read them.
 func (r *ProtectionReader) Unlisted(ctx context.Context, namespace string, fresh time.Duration) (string, error) {
 	if r == nil {
 		return "", nil

@@ -173,8 +173,8 @@ func describeParty(a *app.App, p client.PartyState) error {
 	a.Printf(a.Out, "\n%s", table)
 	for _, w := range p.Workers {
 		if w.Guard == party.GuardUnlisted {
-			a.Printf(a.Out, "\nThe guard of its cluster did not know the account of worker %s when it started: its releases are "+
-				"refused. Run `slipway guard install` there with --engine-identity %s, and with those of the cluster's other "+
+			a.Printf(a.Out, "\nThe guard of its cluster did not know the account of worker %s when it started: its "+
+				"releases are refused. Run `slipway guard install` there with --engine-identity %s, and with those of the cluster's other "+
 				"engines and parties.\n", render.OneLine(w.Identity), render.OneLine(w.Account))
 		}
 	}

@@ -85,7 +85,7 @@ var rolloutControllersModule = fx.Module("rollout-controllers",
 				return watch.Served(typed.Discovery(), resource)
 			},
 			OtherController: p.OtherReleaser,
-			Protection:      protection,
+			Protection:      protection.Guards,
 			RequireGate:     p.Settings.RequireGate,
 			Log:             p.Log,
 		}

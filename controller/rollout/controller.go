@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"slipway.io/slipway/kube"
 	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -55,9 +55,10 @@ type Options struct {
 	Served func(resource schema.GroupVersionResource) bool
 	// OtherController returns which other controller on the home cluster releases the workloads of Rollouts.
 	OtherController func(ctx context.Context) (reference.OtherController, error)
-	// Protection reads whether the API server records the names of users; nil: they are all unverified. With
-	// RequireGate, commands in the status of a Rollout are refused where it does not record who sends them.
-	Protection  *kube.ProtectionReader
+	// Protection returns what the API server does to edits, as it was at most fresh ago, or why that is unknown: whether
+	// it records the names of users. With RequireGate, commands in the status of a Rollout are refused where it does not
+	// record who sends them.
+	Protection  func(ctx context.Context, fresh time.Duration) (p guard.Protection, unknown string, err error)
 	RequireGate bool
 	Log         *slog.Logger
 }

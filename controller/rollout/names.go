@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/workload"
@@ -27,14 +26,14 @@ func (c *Controller) attribute(ctx context.Context, r *v1beta1.Rollout, next kru
 	if err != nil {
 		return next, err
 	}
-	p, recorded, err := c.records(ctx, r, next.NameSource, labels)
+	recorded, unknown, err := c.records(ctx, r, next.NameSource, labels)
 	if err != nil || recorded {
 		return next, err
 	}
-	why := "the gate is not installed for the namespace " + r.Namespace + ", or not as this version of Slipway writes it: " +
-		"run `slipway guard install`"
-	if p.Unknown != "" {
-		why = "whether the gate is installed is unknown: " + p.Unknown
+	why := "the gate is not installed for the namespace " + r.Namespace + ", or not as this version of Slipway " +
+		"writes it: run `slipway guard install`"
+	if unknown != "" {
+		why = "whether the gate is installed is unknown: " + unknown
 	}
 	next = next.Unverified()
 	if required {
@@ -46,13 +45,15 @@ func (c *Controller) attribute(ctx context.Context, r *v1beta1.Rollout, next kru
 }
 
 // records reports whether the API server records the names from a source, for a Rollout in a namespace with these
-// labels.
+// labels, or why that is unknown.
 func (c *Controller) records(ctx context.Context, r *v1beta1.Rollout, source kruise.NameSource,
-	labels map[string]string) (p kube.Protection, recorded bool, err error) {
+	labels map[string]string) (recorded bool, unknown string, err error) {
 	for _, fresh := range []time.Duration{protectionTTL, protectionRetry} {
-		if p, err = c.options.Protection.Read(ctx, fresh); err != nil {
-			return p, false, err
+		p, why, err := c.options.Protection(ctx, fresh)
+		if err != nil {
+			return false, "", err
 		}
+		unknown = why
 		switch source {
 		case kruise.NamedInStatus:
 			recorded = p.NamesCommands(labels)
@@ -66,5 +67,5 @@ func (c *Controller) records(ctx context.Context, r *v1beta1.Rollout, source kru
 			break
 		}
 	}
-	return p, recorded, nil
+	return recorded, unknown, nil
 }

@@ -28,7 +28,11 @@ func (p Protection) Unlisted(user, namespace string, of map[string]string) (by [
 	}
 	for i := range p.Webhooks {
 		hooks := &p.Webhooks[i]
-		listed := Installed{Identities: WebhookIdentities(hooks)}.Passes(user, namespace)
+		identities := WebhookIdentities(hooks)
+		if len(identities) == 0 { // an older version wrote it, without this list
+			continue
+		}
+		listed := Installed{Identities: identities}.Passes(user, namespace)
 		if !listed && slices.ContainsFunc(hooks.Webhooks, func(w admission.MutatingWebhook) bool {
 			return selects(w.NamespaceSelector, of)
 		}) {

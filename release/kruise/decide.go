@@ -244,7 +244,8 @@ func announcedAt(s v1beta1.RolloutStatus) (since time.Time, is bool) {
 func (s Snapshot) release(do ActionKind, declared string, of any) NextAction {
 	next := NextAction{Kind: do, Workload: s.Workload, Key: s.key(string(do), of) + "/" + declared,
 		Reason: "the workload's pod template has changed",
-		By:     s.Workload.By, NameSource: NamedOnWorkload, Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
+		By:     s.Workload.By, NameSource: NamedOnWorkload,
+		Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
 	if s.Workload.Held == nil && rolloutIDChanged(s.Object, s.Workload) { // no policy records who changes a label
 		next.Reason, next.By = "the workload's rollout-id has changed", ""
 	}

@@ -109,8 +109,8 @@ func workerOf(heartbeat *workerpb.WorkerHeartbeat) party.Worker {
 		Stopping: status == enumspb.WORKER_STATUS_SHUTTING_DOWN || status == enumspb.WORKER_STATUS_SHUTDOWN}
 }
 
-// policyPrefix begins the name of the plugin by which a worker reports its policy, accountPrefix that of its account: the
-// names of a worker's plugins are what its heartbeats contain of its own.
+// policyPrefix begins the name of the plugin by which a worker reports its policy, accountPrefix that of its account:
+// the names of a worker's plugins are what its heartbeats contain of its own.
 const policyPrefix, accountPrefix = "slipway.io/policy=", "slipway.io/account="
 
 // PolicyPlugin returns the name of the plugin by which a worker reports its party's policy.
