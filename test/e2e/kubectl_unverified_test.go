@@ -58,10 +58,11 @@ func declareUnguarded(t *testing.T, e *harness.Engine) *declared {
 func (d *declared) waitHistory(entry string) {
 	d.t.Helper()
 	var last []string
+	var shown v1beta1.RolloutStatus
 	require.Eventually(d.t, func() bool {
-		last = d.history()
+		last, shown = d.history(), d.get().Status
 		return slices.Contains(last, entry)
-	}, harness.Patience, harness.Tick, "%s is not on record: %v", entry, &last)
+	}, harness.Patience, harness.Tick, "%s is not on record: %v; the object shows %+v", entry, &last, &shown)
 }
 
 // Where the gate is not installed, anyone who may write a status can write another user's name next to a command. The
@@ -96,8 +97,10 @@ func TestKubectlApproval_IsRefused_WithoutRequiredGate(t *testing.T) {
 	require.Contains(t, history[len(history)-1].Message, "the gate is not installed for the namespace "+d.Apps)
 	require.Contains(t, history[len(history)-1].Message, "`slipway rollout approve` works meanwhile")
 
-	d.patchStatus("mallory", map[string]any{"nextStepIndex": 3})
+	next := commonStatus(before).NextStepIndex
+	d.patchStatus("mallory", map[string]any{"nextStepIndex": next + 1})
 	d.waitHistory("jump by unknown (kubectl): refused")
+	d.waitObject("restored", func(r *v1beta1.Rollout) bool { return commonStatus(r).NextStepIndex == next })
 
 	d.guard = g
 	g.EnforceOn(t, d.Apps)
