@@ -23,8 +23,10 @@ const (
 	// statusByName and commandsName are the names of the policies for the status of Rollouts.
 	statusByName = "status-by"
 	commandsName = "status"
-	// editorName is the name of the policy that records who edits a Rollout.
-	editorName = "rollout-by"
+	// editorName is the name of the policy that records who edits a Rollout, changerName that of the one that keeps
+	// clients from writing another user's name on a workload.
+	editorName  = "rollout-by"
+	changerName = "workload-by"
 )
 
 // gatePolicies returns the policies that hold changes of template of workloads with the label gate.Label. They have no
@@ -111,6 +113,20 @@ func (o Options) editorPolicy(version string) []*unstructured.Unstructured {
 		MatchConditions: []admission.MatchCondition{o.notTheEngine()},
 		Variables:       hold.EditorVariables(),
 	}, nil, hold.EditorPatch())
+}
+
+// changerPolicy returns the policy that replaces another user's name on a workload, as the one who changed its template,
+// by that of the client that writes it: also on a new workload, and on one that no Rollout names yet.
+func (o Options) changerPolicy(version string) []*unstructured.Unstructured {
+	match := matching(workloads()...)
+	for i := range match.ResourceRules {
+		match.ResourceRules[i].Operations = []admission.OperationType{admission.Create, admission.Update}
+	}
+	return o.mutating(version, changerName, &admission.MutatingAdmissionPolicySpec{
+		FailurePolicy: new(admission.Ignore), MatchConstraints: match,
+		MatchConditions: []admission.MatchCondition{{Name: "another-name", Expression: hold.OtherChanger},
+			o.notTheEngine()},
+	}, nil, hold.ChangerPatch)
 }
 
 // commandsSpec rejects changes of a Rollout's status that are not commands.

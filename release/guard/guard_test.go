@@ -87,7 +87,8 @@ func TestOnlyEditsAreGuarded(t *testing.T) {
 		require.NotEmpty(t, rules)
 		for _, rule := range rules {
 			want := []any{"UPDATE"}
-			if strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) { // labels new workloads too
+			// these concern new workloads too: their label, and the name of a user on them
+			if strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) || o.GetName() == "slipway-guard-"+changerName {
 				want = []any{"CREATE", "UPDATE"}
 			}
 			require.Equal(t, want, rule.(map[string]any)["operations"])

@@ -36,9 +36,11 @@ type Installed struct {
 // Marks is the name of Slipway's own labels and annotations among the guarded kinds.
 const Marks = "slipway.io/* labels and annotations"
 
-// SpecBy, StatusBy and StatusCommands are the names of the guards for Rollouts: SpecBy records who edits a spec,
-// StatusBy who sends a command in the status; StatusCommands rejects all other changes of the status.
+// SpecBy, StatusBy, TemplateBy and StatusCommands are the names of the guards for Rollouts: SpecBy records who edits a
+// spec, StatusBy who sends a command in the status; StatusCommands rejects all other changes of the status. TemplateBy
+// keeps clients from writing another user's name on a workload.
 const (
+	TemplateBy     = "workloads: changes have a name"
 	SpecBy         = "spec of Rollouts: edits have a name"
 	StatusBy       = "status of Rollouts: commands have a name"
 	StatusCommands = "status of Rollouts: nothing but commands"
@@ -114,7 +116,7 @@ func guardedBy(name string, policy unstructured.Unstructured) string {
 		}
 	}
 	return cmp.Or(map[string]string{marksName: Marks, statusByName: StatusBy, commandsName: StatusCommands,
-		editorName: SpecBy}[guarded], guarded)
+		editorName: SpecBy, changerName: TemplateBy}[guarded], guarded)
 }
 
 // within reports whether have contains everything in want; have may contain more, such as defaults.
@@ -248,7 +250,7 @@ func Gated(rollouts bool) []string {
 	}
 	slices.Sort(out)
 	if rollouts {
-		out = append(out, StatusBy, StatusCommands, SpecBy)
+		out = append(out, StatusBy, StatusCommands, SpecBy, TemplateBy)
 	}
 	return out
 }

@@ -65,7 +65,7 @@ func (p Protection) NamesEdits(of map[string]string) bool {
 
 // NamesTemplates reports the same for changes of the pod template of a workload of a kind, "deployments.apps".
 func (p Protection) NamesTemplates(kind string, of map[string]string) bool {
-	return p.enforces(of, []string{gatedKind + kind, namedKind + kind}, kind, namedPrefix+kind)
+	return p.enforces(of, []string{gatedKind + kind, namedKind + kind, TemplateBy}, kind, namedPrefix+kind)
 }
 
 // enforces reports whether one installation has all of these parts, or one configuration all of these webhooks.

@@ -61,6 +61,8 @@ func TestProtection_RecordsNames_OnlyWherePoliciesAreInForce(t *testing.T) {
 			"Ignore", "spec", "failurePolicy"), nil, without("templates")},
 		"Unlabelled": {"an edit before the label is not recorded", Options{}, remove(binding,
 			"slipway-guard-rollouts-deployments.apps"), nil, without("templates")},
+		"Forgeable": {"a new workload can have any name", Options{}, remove(binding, "slipway-guard-workload-by"), nil,
+			without("templates")},
 		"NarrowBinding": {"a binding for fewer namespaces", Options{}, set(binding, "slipway-guard-status-by",
 			map[string]any{"matchLabels": map[string]any{"team": "pay"}}, "spec", "matchResources", "namespaceSelector"),
 			map[string]string{"team": "shop"}, without("commands")},

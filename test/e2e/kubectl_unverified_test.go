@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -109,4 +110,44 @@ func TestKubectlApproval_IsRefused_WithoutRequiredGate(t *testing.T) {
 	d.forgeApproval()
 	d.waitHistory("approve by mallory (kubectl): accepted")
 	require.NotContains(t, fmt.Sprint(d.history()), "by "+cfo)
+}
+
+// Behind the gate, no client can write another user's name on a workload: not when it creates the workload, nor before
+// a Rollout names it. Without such a name, or with its own, and in edits that keep what the gate has written, nothing
+// changes.
+func TestGatedBy_CannotBeForged_BehindGate(t *testing.T) {
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	e = e.ForTest(t)
+	g.EnforceOn(t, e.Apps)
+	deployments := func(user string) dynamic.ResourceInterface {
+		client, err := dynamic.NewForConfig(e.Impersonate(user))
+		require.NoError(t, err)
+		return client.Resource(harness.Deployment.GVR).Namespace(e.Apps)
+	}
+	by := func(o *unstructured.Unstructured) string { return o.GetAnnotations()[gate.AnnotationBy] }
+	object := e.SubjectObject(harness.Deployment, "web")
+	object.SetAnnotations(map[string]string{gate.AnnotationBy: cfo, gate.AnnotationHeld: `{"/spec/paused":null}`})
+	object.SetLabels(map[string]string{gate.Label: "web"})
+	var made *unstructured.Unstructured
+	require.Eventually(t, func() bool { // another policy than the one that the guard's probe waits for
+		var err error
+		made, err = deployments("mallory").Create(context.Background(), object,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && by(made) == "mallory"
+	}, harness.Patience, harness.Tick, "the creator's own name is written: %v", &made)
+	object.SetAnnotations(nil)
+	object.SetLabels(nil)
+	made, err := deployments("mallory").Create(context.Background(), object, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Empty(t, by(made), "a workload without a name gets none")
+	annotate := func(user, name string) *unstructured.Unstructured {
+		o, err := deployments(user).Patch(context.Background(), "web", types.MergePatchType, fmt.Appendf(nil,
+			`{"metadata":{"annotations":{%q:%q}}}`, gate.AnnotationBy, name), metav1.PatchOptions{})
+		require.NoError(t, err)
+		return o
+	}
+	require.Equal(t, "mallory", by(annotate("mallory", cfo)), "before a Rollout names it")
+	require.Equal(t, "mallory", by(annotate("anna", "mallory")), "a name that is there already may stay")
+	require.Equal(t, cfo, by(annotate(harness.EngineUser, cfo)), "the engine may write any name")
 }
