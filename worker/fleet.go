@@ -37,6 +37,8 @@ type Queue struct {
 	Activities []Registrar
 	// Policy describes the party's policy for pod templates, which the workers report; "": they report none.
 	Policy string
+	// Account finds out, before the workers of a party's queue start, which account they report; nil: they report none.
+	Account func(ctx context.Context) party.Account
 }
 
 // Options configure a Fleet.
@@ -182,7 +184,7 @@ func (f *Fleet) startAll(ctx context.Context) ([]worker.Worker, error) {
 	}
 	var started []worker.Worker
 	for _, q := range f.queues {
-		w := f.build(q)
+		w := f.build(ctx, q)
 		if err := w.Start(); err != nil {
 			for _, s := range started {
 				s.Stop()
@@ -206,7 +208,7 @@ const pollers = 4
 // and will be repeated.
 const maxCentreActivities = 128
 
-func (f *Fleet) build(q Queue) worker.Worker {
+func (f *Fleet) build(ctx context.Context, q Queue) worker.Worker {
 	atOnce := 0 // the SDK's own limit
 	if q.Workflows {
 		atOnce = maxCentreActivities
@@ -223,7 +225,7 @@ func (f *Fleet) build(q Queue) worker.Worker {
 		MaxHeartbeatThrottleInterval:           heartbeatThrottle,
 		MaxConcurrentActivityTaskPollers:       pollers,
 		MaxConcurrentWorkflowTaskPollers:       pollers,
-		Plugins:                                f.plugins(q),
+		Plugins:                                f.plugins(ctx, q),
 	})
 	if q.Workflows {
 		registerWorkflows(w)
@@ -234,16 +236,22 @@ func (f *Fleet) build(q Queue) worker.Worker {
 	return w
 }
 
-// plugins returns the plugin by which the workers of a party's queue report the party's policy; it does nothing else.
-func (f *Fleet) plugins(q Queue) []worker.Plugin {
-	if q.Policy == "" {
-		return nil
+// plugins returns the plugins by which the workers of a party's queue report the party's policy and their account; they
+// do nothing else.
+func (f *Fleet) plugins(ctx context.Context, q Queue) (plugins []worker.Plugin) {
+	var names []string
+	if q.Policy != "" {
+		names = append(names, presence.PolicyPlugin(q.Policy))
 	}
-	plugin, err := temporal.NewSimplePlugin(temporal.SimplePluginOptions{Name: presence.PolicyPlugin(q.Policy)})
-	if err != nil { // only without a name
-		return nil
+	if q.Account != nil {
+		names = append(names, presence.AccountPlugin(q.Account(ctx)))
 	}
-	return []worker.Plugin{plugin}
+	for _, name := range names {
+		if plugin, err := temporal.NewSimplePlugin(temporal.SimplePluginOptions{Name: name}); err == nil {
+			plugins = append(plugins, plugin)
+		}
+	}
+	return plugins
 }
 
 // Module runs a fleet for the life of the process. It needs a Temporal client and its metrics handler, the queues and

@@ -275,6 +275,8 @@ type RolloutVerbRequest struct {
 	// Generation and ObjectState identify the Rollout object's state that the verb was read from; see rollout.Command.
 	Generation  int64 `json:"generation,omitempty"`
 	ObjectState int64 `json:"objectState,omitempty"`
+	// Refuse is why the controller of Rollout objects does not let the verb be executed; see rollout.Command.
+	Refuse string `json:"refuse,omitempty"`
 }
 
 // SupersedeRequest is the payload of the Update `supersede`: a newer release of the same workload replaces this one.

@@ -264,7 +264,7 @@ var rolloutMenu = newMenu(commandOf, validateRolloutVerb,
 
 func commandOf(verb rollout.Verb, q RolloutVerbRequest) rollout.Command {
 	return rollout.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key,
-		Step: q.Step, Gate: q.Gate, To: q.To, ToStep: q.ToStep, Generation: q.Generation, State: q.ObjectState}
+		Step: q.Step, Gate: q.Gate, To: q.To, ToStep: q.ToStep, Generation: q.Generation, State: q.ObjectState, Refuse: q.Refuse}
 }
 
 func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
@@ -273,6 +273,8 @@ func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
 		return errors.New("step, toStep, generation and objectState are counted from 1")
 	case len(q.Gate) > maxGate:
 		return fmt.Errorf("gate has %d characters: send waitingFor.gate unchanged", len(q.Gate))
+	case len(q.Refuse) > MaxReason:
+		return fmt.Errorf("refuse has %d characters: at most %d are kept", len(q.Refuse), MaxReason)
 	case q.To != "":
 		if err := validateStopTo(q.To); err != nil {
 			return err

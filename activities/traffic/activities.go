@@ -40,6 +40,8 @@ type Options struct {
 	// Parties are the parties whose workloads are in this cluster; empty: the default party. The drift detector reports
 	// to their rollouts only.
 	Parties []string
+	// Protection reads what the API server does to writes of this worker; nil: nothing.
+	Protection *kube.ProtectionReader
 	// Logger gets additional log lines; default: slog's.
 	Logger *slog.Logger
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -211,12 +212,30 @@ func (a *Activities) send(ctx context.Context, p place, live traffic.Object, ops
 
 // do makes one write of an object: verb is its name in failpoints.
 func (a *Activities) do(ctx context.Context, p place, live traffic.Object, verb string, write func() error) error {
+	if err := a.requireListed(ctx, p); err != nil {
+		return err
+	}
 	if err := failpoint.Around("traffic."+p.Resource.Resource+"."+verb, write); err != nil {
 		return a.classifyWriteError(ctx, p, live, err)
 	}
 	done := map[string]string{"patch": "changed", "create": "created", "delete": "deleted"}[verb]
 	a.options.Logger.InfoContext(ctx, "routing object "+done, "object", p.String())
 	return nil
+}
+
+// guardAge is how long writes use what was read about the guard.
+const guardAge = 15 * time.Second
+
+// requireListed refuses a write that the API server would undo.
+func (a *Activities) requireListed(ctx context.Context, p place) error {
+	if a.options.Repairing {
+		return nil
+	}
+	reason, err := a.options.Protection.Unlisted(ctx, p.Namespace, guardAge)
+	if reason != "" {
+		return failure.New(failure.Refused, "%s: %s", p, reason)
+	}
+	return err
 }
 
 // sendRestore writes a patch that removes the marks.

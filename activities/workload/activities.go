@@ -52,6 +52,8 @@ type Options struct {
 	Packages Packages
 	// Policy is what the party allows in pod templates that releases write.
 	Policy podpolicy.Policy
+	// Protection reads what the API server does to writes of this worker; nil: the activities have a reader of their own.
+	Protection *kube.ProtectionReader
 }
 
 // Packages is the store of a party's code packages.
@@ -75,8 +77,10 @@ type Activities struct {
 	turns    *attempt.RequestSlots
 	notifier *notifier
 	events   *events
-	// guard caches the guardView, namespaces recently read namespaces.
-	guard, namespaces recent.Cache
+	// protection reads what the API server does to writes of this worker.
+	protection *kube.ProtectionReader
+	// namespaces caches recently read namespaces.
+	namespaces recent.Cache
 }
 
 // New makes the activities of one cluster. The request limits of the clients apply.
@@ -89,8 +93,10 @@ func New(client kube.Typed, objects dynamic.Interface, options Options) *Activit
 	if len(options.Parties) == 0 {
 		options.Parties = []string{catalog.DefaultParty}
 	}
-	a := &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
-		turns: attempt.NewRequestSlots(), notifier: newNotifier(objects, options)}
+	cluster := kube.NewCluster(client, objects, options.Namespaces)
+	a := &Activities{cluster: cluster, options: options, turns: attempt.NewRequestSlots(),
+		notifier:   newNotifier(objects, options),
+		protection: cmp.Or(options.Protection, kube.NewProtectionReader(cluster))}
 	if !options.Repairing { // the user who repairs sees what is done
 		a.events = newEvents(client, options.Logger)
 	}

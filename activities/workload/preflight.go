@@ -87,8 +87,15 @@ func (a *Activities) checkAll(ctx context.Context, checks []*check) error {
 		return err
 	}
 	var jobs []func(ctx context.Context) error
-	for _, members := range groups {
-		if problem := asked.Lacks(needsOf(members)); problem != "" {
+	for group, members := range groups {
+		problem := asked.Lacks(needsOf(members))
+		if problem == "" {
+			var err error
+			if problem, err = a.unlisted(ctx, group.namespace, guardMaxAge); err != nil {
+				return err
+			}
+		}
+		if problem != "" {
 			for _, c := range members {
 				c.reason = fmt.Sprintf("%s: %s", c.workload, problem)
 			}

@@ -201,6 +201,12 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	}
 	t.noteProgress(d)
 	switch d.Action {
+	case workload.ActWrite, workload.ActDelete, pods.ActExtra, pods.ActNumber, pods.ActAutoscaler:
+		if err := t.requireListed(ctx); err != nil {
+			return attempt.Next{}, err
+		}
+	}
+	switch d.Action {
 	case workload.ActWrite:
 		return t.carryOutWrite(ctx, l, d)
 	case workload.ActDelete:

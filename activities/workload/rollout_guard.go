@@ -6,99 +6,52 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"slipway.io/slipway/kube"
-	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/guard"
 )
 
-// guardMaxAge is how long the state of the guard is cached, and how long reading it may take.
-const guardMaxAge = 10 * time.Second
+// guardMaxAge is how long a check before a release uses what was read about the guard, guardStepAge how long the writes
+// of a release do.
+const guardMaxAge, guardStepAge = 10 * time.Second, 15 * time.Second
 
-// guardView is the state of the guard in the API server.
-type guardView struct {
-	// served is true when the cluster has mutating policies.
-	served bool
-	// unknown is the reason why the worker cannot read the guard, "" when it can.
-	unknown string
-	found   []guard.Installed
-	// user is the worker's own user name.
-	user string
-}
-
-func (a *Activities) readGuard(ctx context.Context) (v guardView, err error) {
-	ctx, cancel := context.WithTimeout(ctx, guardMaxAge)
-	defer cancel()
-	versions, err := kube.FindPolicyVersions(a.cluster.Client.Discovery())
-	if err != nil {
-		return v, err
-	}
-	objects, err := a.cluster.Guards(ctx, versions, "")
-	if v.unknown, err = unreadable(ctx, a.cluster, versions, err); err != nil {
-		return v, err
-	}
-	v.served, v.found = versions.Mutating != "", guard.Find(objects)
-	review, err := a.cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
-		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err == nil {
-		v.user = review.Status.UserInfo.Username
-	}
-	return v, nil
-}
-
-// unreadable is the reason why the worker cannot read policies, "" if it can; err is the error of the read.
-func unreadable(ctx context.Context, cluster kube.Cluster, versions kube.PolicyVersions, err error) (string, error) {
-	if err == nil {
+// unlisted returns why the API server would undo what this worker writes in a namespace, "" if it would not. The
+// objects that a user repairs are not guarded.
+func (a *Activities) unlisted(ctx context.Context, namespace string, fresh time.Duration) (string, error) {
+	if a.options.Repairing {
 		return "", nil
 	}
-	if !kube.IsAny(err, kube.Forbidden, kube.Refused) {
-		return "", err
+	return a.protection.Unlisted(ctx, namespace, fresh)
+}
+
+// requireListed refuses a write that the API server would undo.
+func (t *job) requireListed(ctx context.Context) error {
+	reason, err := t.a.unlisted(ctx, t.workload.Namespace, guardStepAge)
+	if reason != "" {
+		return t.refuse("%s", reason)
 	}
-	var needs []kube.Permission
-	for _, resource := range versions.Resources() {
-		needs = append(needs, kube.Needs(resource, metav1.NamespaceAll, "list")...)
-	}
-	lacking, asked := cluster.Permissions().Lacking(ctx, needs)
-	if lacking == "" && asked == nil {
-		lacking = kube.Text(err)
-	}
-	return lacking, asked
+	return err
 }
 
 // checkGuard adds notices for what the rollout will borrow and the API server does not guard, unless the namespace opts
-// out. If the guard would treat this engine as another client, the engine could not work: that is refused.
+// out.
 func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
-	var labels map[string]string
-	namespace, err := p.a.namespace(ctx, p.req.Workload.Namespace)
-	known := err == nil
-	if known {
-		labels = namespace.GetLabels()
-	} else if !kube.IsAny(err, kube.Forbidden, kube.Refused, kube.Missing) {
+	labels, known, err := p.a.protection.NamespaceLabels(ctx, p.req.Workload.Namespace)
+	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
 		return err
 	}
-	if labels[guard.LabelGuard] == guard.NamespaceOff {
-		return nil
-	}
-	v, err := recent.Get(ctx, &p.a.guard, "guard", guardMaxAge, p.a.readGuard)
+	v, err := p.a.protection.Read(ctx, guardMaxAge)
 	if err != nil {
 		return err
 	}
-	found := slices.DeleteFunc(slices.Clone(v.found), func(i guard.Installed) bool {
+	found := slices.DeleteFunc(slices.Clone(v.Installed), func(i guard.Installed) bool {
 		return known && !i.Guards(labels)
 	})
-	for _, i := range found {
-		// if the namespace's labels are unknown, it may not guard
-		if i.Guards(labels) && v.user != "" && !i.Passes(v.user) {
-			_ = p.refuse("", "the guard %s of this cluster doesn't know this engine and would undo what the engine writes: "+
-				"run `slipway guard install` with --engine-identity %s", i.Name, v.user)
-		}
-	}
 	switch {
-	case v.unknown != "":
-		p.notice("it is unknown whether the API server guards this release: %s", v.unknown)
-	case !v.served:
+	case v.Unknown != "":
+		p.notice("it is unknown whether the API server guards this release: %s", v.Unknown)
+	case !known && v.Served:
+		p.notice("it is unknown which guards apply to namespace %s: this party's worker may not get namespaces",
+			p.req.Workload.Namespace)
+	case !v.Served:
 		p.notice("this cluster can't guard the release against edits by others (it has no mutating admission policies); " +
 			"the engine only restores what they change")
 	case len(found) == 0:

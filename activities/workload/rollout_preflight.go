@@ -85,6 +85,13 @@ func (p *rolloutPreflight) run(ctx context.Context) error {
 	if !p.a.cluster.Serves(p.req.Workload.Namespace) {
 		return p.refuse("namespace", "this party's worker does not serve the namespace %s", p.req.Workload.Namespace)
 	}
+	unlisted, err := p.a.unlisted(ctx, p.req.Workload.Namespace, guardMaxAge)
+	if err != nil {
+		return err
+	}
+	if unlisted != "" {
+		_ = p.refuse("", "%s", unlisted)
+	}
 	if err := p.pods(ctx); err != nil {
 		return err
 	}

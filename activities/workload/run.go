@@ -79,6 +79,11 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		return attempt.Next{}, err
 	}
 	t.Note(func(p *workload.Progress) { p.Message = d.Reason })
+	if d.Action == workload.ActWrite || d.Action == workload.ActDelete {
+		if err := t.requireListed(ctx); err != nil {
+			return attempt.Next{}, err
+		}
+	}
 	switch d.Action {
 	case workload.ActWrite:
 		return t.carryOutWrite(ctx, o, d)

@@ -111,6 +111,7 @@ func setPresence(s *schema.PartyState, p party.Presence) {
 	}
 	for i, w := range p.Workers {
 		s.Workers[i] = schema.PartyWorker{Identity: w.Identity, Host: w.Host, Build: w.Build, Policy: w.Policy,
+			Account: w.Account.User, Guard: w.Account.Guard,
 			StartedAt: w.StartedAt.UTC(), LastSeenAt: w.LastSeenAt.UTC()}
 	}
 }

@@ -221,7 +221,7 @@ func (o *Objects) Begin(ctx context.Context, r kruise.Release) (refused string, 
 func (o *Objects) Send(ctx context.Context, ref rollout.ObjectRef, c rollout.Command,
 	edited *strategy.Strategy) (kruise.Answer, error) {
 	request := workflows.RolloutVerbRequest{Step: c.Step, Gate: c.Gate, To: c.To, ToStep: c.ToStep,
-		Generation: c.Generation, ObjectState: c.State,
+		Generation: c.Generation, ObjectState: c.State, Refuse: c.Refuse,
 		VerbRequest: workflows.VerbRequest{Actor: c.Actor, Reason: c.Reason, Key: c.Key, Via: kruise.Via}}
 	payload := any(request)
 	if edited != nil {

@@ -345,10 +345,18 @@ type PartyState struct {
 
 // PartyWorker A worker that polls the party's queue.
 type PartyWorker struct {
+	// Account The worker's user name in its cluster. Missing for a worker that doesn't report it.
+	//
+	// Example: system:serviceaccount:slipway-party:slipway-party
+	Account string `json:"account,omitempty"`
+
 	// Build The worker's build of Slipway, as reported to Temporal. Missing for a worker that doesn't report one.
 	//
 	// Example: v1.4.0-h4
 	Build string `json:"build,omitempty"`
+
+	// Guard Whether the guard of the worker's cluster let the edits of this account pass when the worker started. With unlisted, its releases are refused until `slipway guard install --engine-identity` names the account. Missing for a worker that doesn't report it.
+	Guard party.Listing `json:"guard,omitempty"`
 
 	// Host Example: node-1
 	Host string `json:"host"`

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/kube"
@@ -27,7 +28,13 @@ func (g *Gate) Check(ctx context.Context, client admission.WebhookClientConfig) 
 		return "", err
 	}
 	object := "MutatingWebhookConfiguration " + g.Name
-	switch needed := g.needsWebhook(c); {
+	needed := g.needsWebhook(c)
+	if !needed && len(all) > 0 { // then it may hold in place of policies that are not installed
+		if needed, err = g.lacksPolicies(ctx, c); err != nil {
+			return "", err
+		}
+	}
+	switch {
 	case len(all) == 0 && needed && g.Authors:
 		return "the " + object + " is missing, so that authors of Rollouts may refer to objects that they may not " +
 			"change: " + byAdministrator, nil
@@ -56,7 +63,20 @@ func (g *Gate) Check(ctx context.Context, client admission.WebhookClientConfig) 
 	return "", nil
 }
 
-// needsWebhook reports whether the webhook has a purpose on this cluster.
+// lacksPolicies reports whether no admission policy holds workloads on this cluster, so that a webhook has to, unless
+// the setting says otherwise. That the API server could have policies is not enough.
+func (g *Gate) lacksPolicies(ctx context.Context, c *cluster) (bool, error) {
+	if g.needsWebhook(c) || g.Authors || g.Mode != settings.GateAuto || !c.hasRollouts {
+		return g.needsWebhook(c), nil
+	}
+	problems, err := c.gateProblems(ctx)
+	if apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return len(problems) > 0, err
+}
+
+// needsWebhook reports whether the webhook has to be registered on this cluster: policies could not hold workloads.
 func (g *Gate) needsWebhook(c *cluster) bool {
 	if g.Authors {
 		return c.hasRollouts && (g.Mode == settings.GateWebhook || g.Mode == settings.GateAuto &&
@@ -76,6 +96,16 @@ func (g *Gate) CheckPolicies(ctx context.Context) (problems []string, err error)
 	case byPolicy && c.policies.Mutating != "":
 		if problems, err = c.gateProblems(ctx); err != nil {
 			return nil, err
+		}
+		if len(problems) > 0 && g.Mode == settings.GateAuto {
+			// its own check says what is wrong with a webhook
+			hooks, err := c.Gates(ctx, g.Name)
+			if err != nil {
+				return nil, err
+			}
+			if len(hooks) > 0 {
+				problems = nil
+			}
 		}
 	case g.Mode == settings.GatePolicy:
 		problems = []string{"the API server has no mutating admission policies, so that changes of workloads which " +

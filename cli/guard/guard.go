@@ -196,7 +196,11 @@ func (g *Gate) Publish(ctx context.Context, client admission.WebhookClientConfig
 	if err != nil {
 		return 0, err
 	}
-	if !g.needsWebhook(c) {
+	needed, err := g.lacksPolicies(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	if !needed {
 		again := gateInterval
 		if g.Authors && !c.hasRollouts {
 			again = definitionInterval

@@ -70,23 +70,33 @@ var servingControllerModule = fx.Module("serving-controller",
 	}),
 )
 
+// controllerParts are the dependencies of the controllers.
+type controllerParts struct {
+	BackendParts
+	Typed      kube.Typed
+	Objects    dynamic.Interface
+	Authors    *kube.Authors
+	Protection *kube.ProtectionReader
+}
+
 // rolloutControllersModule runs the controllers for the Rollouts and TrafficRoutings of the home cluster. They belong
 // to workers, since they hold workloads: the account of a server has no right to do that.
 var rolloutControllersModule = fx.Module("rollout-controllers",
-	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, objects dynamic.Interface, authors *kube.Authors,
-		p BackendParts) {
+	fx.Invoke(func(lc fx.Lifecycle, p controllerParts) {
 		options := rolloutcontroller.Options{
-			Unchecked: authors.Unchecked, RequireGate: p.Settings.RequireGate,
-			Events:     typed.CoreV1(),
+			Unchecked:  p.Authors.Unchecked,
+			Events:     p.Typed.CoreV1(),
 			Namespaces: p.Settings.WatchNamespaces,
 			Served: func(resource schema.GroupVersionResource) bool {
-				return watch.Served(typed.Discovery(), resource)
+				return watch.Served(p.Typed.Discovery(), resource)
 			},
 			OtherController: p.OtherReleaser,
+			Protection:      p.Protection.Guards,
+			RequireGate:     p.Settings.RequireGate,
 			Log:             p.Log,
 		}
-		controller := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), options)
-		shared := rolloutcontroller.NewTrafficRoutings(p.Store, objects, options)
+		controller := rolloutcontroller.New(p.Store, p.Objects, rollouts.NewObjects(newBackend(p.BackendParts)), options)
+		shared := rolloutcontroller.NewTrafficRoutings(p.Store, p.Objects, options)
 		lc.Append(fx.Hook{OnStart: controller.Start, OnStop: controller.Stop})
 		lc.Append(fx.Hook{OnStart: shared.Start, OnStop: shared.Stop})
 	}),

@@ -30,9 +30,10 @@ import (
 // partyModule runs the activities on the cluster of the served parties, and those of the centre if there is a
 // homeModule.
 var partyModule = fx.Options(
-	fx.Provide(releasePolicy, newTraffic, newSource, newWorkloads, newServings, newQueues,
+	fx.Provide(releasePolicy, newProtection, newListing, newTraffic, newSource, newWorkloads, newServings, newQueues,
 		fx.Annotate(newBounded, fx.ResultTags(`name:"bounded"`))),
 	driftModule,
+	fx.Invoke(reportListing),
 	worker.Module,
 )
 
@@ -46,6 +47,8 @@ type partyParts struct {
 	Objects dynamic.Interface
 	// Policy is what the party allows in the pods of all releases.
 	Policy podpolicy.Policy
+	// Protection reads what the API server does to edits of this process.
+	Protection *kube.ProtectionReader
 	// Home reads data that is not stored in workflow histories; nil in a party's own worker, which has no access to it.
 	Home *centre.Activities `optional:"true"`
 }
@@ -64,7 +67,7 @@ func newTraffic(p partyParts) (*traffic.Activities, error) {
 		return nil, err
 	}
 	return traffic.New(p.Typed, p.Objects, traffic.Options{Namespaces: p.Settings.WatchNamespaces, Parties: parties,
-		Reach: reach, ScriptsNamespace: ownNamespace(p.Settings), Logger: p.Log})
+		Reach: reach, ScriptsNamespace: ownNamespace(p.Settings), Protection: p.Protection, Logger: p.Log})
 }
 
 // trafficReach returns what the releases of this worker may route by.
@@ -90,7 +93,7 @@ func newWorkloads(p partyParts, routes *traffic.Activities, packages *partysourc
 	parties, _ := servedParties(p.Settings)
 	activities := workload.New(p.Typed, p.Objects, workload.Options{Namespaces: p.Settings.WatchNamespaces,
 		Parties: parties, TrafficPreflight: routes.TrafficPreflight, Packages: packages, Policy: p.Policy,
-		Logger: p.Log})
+		Protection: p.Protection, Logger: p.Log})
 	p.Lifecycle.Append(fx.StopHook(activities.Stop))
 	return activities
 }
@@ -167,6 +170,7 @@ type queueParts struct {
 	Servings  *partyservings.Activities
 	Code      *partysource.Activities
 	Policy    podpolicy.Policy
+	Listing   *listing
 	// Centre is nil in a party's own worker.
 	Centre *centre.Activities `optional:"true"`
 }
@@ -180,7 +184,7 @@ func newQueues(p queueParts) []worker.Queue {
 	}
 	_, names := servedParties(p.Settings)
 	for _, name := range names {
-		queues = append(queues, worker.Queue{Name: name, Policy: p.Policy.String(),
+		queues = append(queues, worker.Queue{Name: name, Policy: p.Policy.String(), Account: p.Listing.Account,
 			Activities: []worker.Registrar{p.Workloads, leg.New(p.Workloads, p.Routes, leg.Options{}), p.Servings,
 				p.Code}})
 	}

@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -57,8 +58,13 @@ type Options struct {
 	// OtherController returns which other controller on the home cluster releases the workloads of Rollouts.
 	OtherController func(ctx context.Context) (reference.OtherController, error)
 	// Unchecked returns why nothing proves that the authors of an object may change what it refers to; "" if it is
-	// proved. With RequireGate, no release begins without the proof.
-	Unchecked   func(ctx context.Context, o author.Object) (why string, err error)
+	// proved.
+	Unchecked func(ctx context.Context, o author.Object) (why string, err error)
+	// Protection returns what the API server does to edits, as it was at most fresh ago, or why that is unknown: whether
+	// it records the names of users.
+	Protection func(ctx context.Context, fresh time.Duration) (p guard.Protection, unknown string, err error)
+	// RequireGate refuses what the API server has not checked: releases of objects without the proof of Unchecked, and
+	// commands in the status of a Rollout whose sender it does not record.
 	RequireGate bool
 	// Events writes the events of the objects.
 	Events typedcorev1.EventsGetter

@@ -68,6 +68,9 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	if leaves, err := c.leavesAlone(ctx, r, w, next, refused); leaves || err != nil {
 		return otherControllerInterval, err
 	}
+	if next, err = c.attribute(ctx, r, next); err != nil {
+		return 0, err
+	}
 	// The watch delivers the change of another client.
 	return again, failure.Ignore(c.act(ctx, r, next, engine), failure.Conflict, failure.NotFound)
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"slipway.io/slipway/release/digest"
+	"slipway.io/slipway/release/phrase"
 )
 
 // Outcome is the outcome of a command. Refused commands are part of the history, too.
@@ -46,6 +47,21 @@ const (
 	unknownActor = "unknown"
 	viaTemporal  = "temporal"
 )
+
+// unverified begins the name of an actor that a client wrote itself. It comes first because long names are truncated.
+const unverified = "unverified: "
+
+// maxActor is the maximum length of an unverified name without the mark, in bytes.
+const maxActor = 150
+
+// Unverified returns the actor of a command that arrived through an object of Kubernetes, where nothing in the API
+// server verified the name; "" for none.
+func Unverified(actor string) string {
+	if actor == "" {
+		return ""
+	}
+	return unverified + phrase.Line(actor, maxActor)
+}
 
 // Machine is the common interface of the state machines of all releases. C is a command with its payload.
 type Machine[C any] interface {

@@ -208,3 +208,14 @@ func TestLog_DropsApprovalsLast_WhenFullOfAcceptedEntries(t *testing.T) {
 	take(&log, command{Verb: "pause"}, "")
 	require.Equal(t, map[audit.Verb]int{"start": 1, "approve": 98, "pause": 1}, verbs(), "the newest entry is kept")
 }
+
+// The mark comes first, so that no shortened name looks verified.
+func TestUnverified_MarksNames(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "unverified: cfo@example.com", audit.Unverified("cfo@example.com"))
+	require.Empty(t, audit.Unverified(""))
+	long := audit.Unverified("cfo@example.com" + strings.Repeat(" x", 2000) + "\n")
+	require.True(t, strings.HasPrefix(long, "unverified: cfo@example.com x x"), long)
+	require.LessOrEqual(t, len(long), 200, "every front door accepts it")
+	require.NotContains(t, audit.Unverified("a\nb"), "\n")
+}

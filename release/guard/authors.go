@@ -65,7 +65,7 @@ func AuthorWebhooks(o Options, client admission.WebhookClientConfig) *admission.
 // ChecksAuthors reports whether a configuration is one of AuthorWebhooks.
 func ChecksAuthors(configuration *admission.MutatingWebhookConfiguration) bool {
 	return slices.ContainsFunc(configuration.Webhooks, func(w admission.MutatingWebhook) bool {
-		return w.Name == authorsName+hookDomain
+		return w.Name == authorsName+hookSuffix
 	})
 }
 

@@ -22,8 +22,10 @@ const (
 	// statusByName and commandsName are the names of the policies for the status of Rollouts.
 	statusByName = "status-by"
 	commandsName = "status"
-	// editorName is the name of the policy that records who edits a Rollout.
-	editorName = "rollout-by"
+	// editorName is the name of the policy that records who edits a Rollout, changerName that of the one that keeps
+	// clients from writing another user's name on a workload.
+	editorName  = "rollout-by"
+	changerName = "workload-by"
 )
 
 // gatePolicies returns the policies that hold changes of template of workloads with the label gate.Label. They have no
@@ -112,6 +114,20 @@ func (o Options) editorPolicy(version string) []*unstructured.Unstructured {
 	}, nil, hold.EditorPatch())
 }
 
+// changerPolicy returns the policy that replaces another user's name on a workload, as the one who changed its template,
+// by that of the client that writes it: also on a new workload, and on one that no Rollout names yet.
+func (o Options) changerPolicy(version string) []*unstructured.Unstructured {
+	match := matching(workloads()...)
+	for i := range match.ResourceRules {
+		match.ResourceRules[i].Operations = []admission.OperationType{admission.Create, admission.Update}
+	}
+	return o.mutating(version, changerName, &admission.MutatingAdmissionPolicySpec{
+		FailurePolicy: new(admission.Ignore), MatchConstraints: match,
+		MatchConditions: []admission.MatchCondition{{Name: "another-name", Expression: hold.OtherChanger},
+			o.notTheEngine()},
+	}, nil, hold.ChangerPatch)
+}
+
 // commandsSpec rejects changes of a Rollout's status that are not commands.
 func (o Options) commandsSpec() *admission.ValidatingAdmissionPolicySpec {
 	return &admission.ValidatingAdmissionPolicySpec{FailurePolicy: new(admission.Fail),
@@ -137,6 +153,9 @@ const (
 	waitClosed = 10
 	waitOpen   = 3
 )
+
+// hookSuffix ends the names of the webhooks.
+const hookSuffix = ".gate.slipway.io"
 
 // GateOf returns the name of the configuration of the gate's webhooks for the engine of a namespace.
 func GateOf(namespace string) string { return "slipway-gate-" + namespace }
@@ -177,13 +196,10 @@ func (o Options) configuration() *admission.MutatingWebhookConfiguration {
 	return out
 }
 
-// hookDomain ends the names of all webhooks.
-const hookDomain = ".gate.slipway.io"
-
 // hook returns a webhook that fails closed.
 func (o Options) hook(client admission.WebhookClientConfig, name string, match *admission.MatchResources,
 	conditions []admission.MatchCondition) admission.MutatingWebhook {
-	w := admission.MutatingWebhook{Name: name + hookDomain, ClientConfig: client,
+	w := admission.MutatingWebhook{Name: name + hookSuffix, ClientConfig: client,
 		AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: o.namespaces().NamespaceSelector,
 		ObjectSelector: match.ObjectSelector, MatchConditions: conditions, MatchPolicy: new(admission.Equivalent),
 		FailurePolicy: new(admission.Fail), TimeoutSeconds: new(int32(waitClosed)),

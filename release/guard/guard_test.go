@@ -87,8 +87,9 @@ func TestOnlyEditsAreGuarded(t *testing.T) {
 		require.NotEmpty(t, rules)
 		for _, rule := range rules {
 			want := []any{"UPDATE"}
-			if strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) || // labels new workloads too
-				o.GetName() == "slipway-guard-"+authorsName { // what a new object refers to
+			// these concern new objects too: their label, the name of a user on them, and what they refer to
+			if slices.Contains([]string{changerName, authorsName}, strings.TrimPrefix(o.GetName(), "slipway-guard-")) ||
+				strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) {
 				want = []any{"CREATE", "UPDATE"}
 			}
 			require.Equal(t, want, rule.(map[string]any)["operations"])

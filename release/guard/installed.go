@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
@@ -28,8 +27,8 @@ type Installed struct {
 	// Version is the version of admissionregistration.k8s.io in which the policies were read, by guarded kind
 	// ("deployments.apps") or Marks.
 	Version map[string]string
-	// Outdated are the guarded kinds whose policies differ from what this program would write; Unbound those without a
-	// binding.
+	// Outdated are the guarded kinds whose policies or bindings differ from what this program would write; Unbound those
+	// without a binding.
 	Outdated, Unbound []string
 	// Namespaces are the namespaces that it applies to.
 	Namespaces *metav1.LabelSelector
@@ -38,9 +37,11 @@ type Installed struct {
 // Marks is the name of Slipway's own labels and annotations among the guarded kinds.
 const Marks = "slipway.io/* labels and annotations"
 
-// SpecBy, StatusBy and StatusCommands are the names of the guards for Rollouts: SpecBy records who edits a spec,
-// StatusBy who sends a command in the status; StatusCommands rejects all other changes of the status.
+// SpecBy, StatusBy, TemplateBy and StatusCommands are the names of the guards for Rollouts: SpecBy records who edits a
+// spec, StatusBy who sends a command in the status; StatusCommands rejects all other changes of the status. TemplateBy
+// keeps clients from writing another user's name on a workload.
 const (
+	TemplateBy     = "workloads: changes have a name"
 	SpecBy         = "spec of Rollouts: edits have a name"
 	StatusBy       = "status of Rollouts: commands have a name"
 	StatusCommands = "status of Rollouts: nothing but commands"
@@ -84,24 +85,25 @@ func installed(name string, objects []unstructured.Unstructured) Installed {
 		}
 		i.Identities, i.Written = readIdentities(o.GetAnnotations())
 	}
-	i.Outdated = i.outdated(policies)
+	i.Outdated = i.outdated(objects)
 	slices.Sort(i.Unbound)
 	return i
 }
 
-// outdated returns the kinds whose policies differ from what this program would write.
-func (i Installed) outdated(policies []unstructured.Unstructured) []string {
+// outdated returns the kinds whose policies or bindings differ from what this program would write.
+func (i Installed) outdated(objects []unstructured.Unstructured) []string {
 	want := map[string]*unstructured.Unstructured{}
 	for _, w := range Policies(i.Options(), "v1", "v1") {
 		want[w.GetKind()+w.GetName()] = w
 	}
 	var out []string
-	for _, p := range policies {
-		if w, known := want[p.GetKind()+p.GetName()]; !known || !within(w.Object["spec"], p.Object["spec"]) {
-			out = append(out, guardedBy(i.Name, p))
+	for _, o := range objects {
+		if w, known := want[o.GetKind()+o.GetName()]; !known || !within(w.Object["spec"], o.Object["spec"]) {
+			out = append(out, guardedBy(i.Name, o))
 		}
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // guardedBy returns what a policy of an installation guards.
@@ -113,7 +115,7 @@ func guardedBy(name string, policy unstructured.Unstructured) string {
 		}
 	}
 	return cmp.Or(map[string]string{marksName: Marks, statusByName: StatusBy, commandsName: StatusCommands,
-		editorName: SpecBy, authorsName: AuthorsChecked}[guarded], guarded)
+		editorName: SpecBy, changerName: TemplateBy, authorsName: AuthorsChecked}[guarded], guarded)
 }
 
 // within reports whether have contains everything in want; have may contain more, such as defaults.
@@ -151,11 +153,7 @@ func (i Installed) Options() Options {
 
 // Guards reports whether an installation guards objects in a namespace with these labels.
 func (i Installed) Guards(namespace map[string]string) bool {
-	if i.Namespaces == nil {
-		return true
-	}
-	selector, err := metav1.LabelSelectorAsSelector(i.Namespaces)
-	return err == nil && selector.Matches(labels.Set(namespace))
+	return selects(i.Namespaces, namespace)
 }
 
 // Passes reports whether an installation lets the edits of a user pass.
@@ -244,7 +242,7 @@ func Gated(rollouts bool) []string {
 	}
 	slices.Sort(out)
 	if rollouts {
-		out = append(out, StatusBy, StatusCommands, SpecBy)
+		out = append(out, StatusBy, StatusCommands, SpecBy, TemplateBy)
 	}
 	return out
 }

@@ -30,10 +30,11 @@ type Edit struct {
 // expressions, for clusters without mutating policies.
 func (k Kind) Decide(e Edit) []jsonpatch.Op {
 	old, edited := &unstructured.Unstructured{Object: e.Old}, &unstructured.Unstructured{Object: e.New}
-	if has(edited.GetAnnotations(), rollout.AnnotationRepair) || has(old.GetAnnotations(), rollout.AnnotationRepair) {
-		return nil
-	}
 	d := &decision{kind: k, edit: e, old: old, is: edited, want: edited.DeepCopy()}
+	d.nameChanger()
+	if has(edited.GetAnnotations(), rollout.AnnotationRepair) || has(old.GetAnnotations(), rollout.AnnotationRepair) {
+		return d.patch()
+	}
 	held := has(d.is.GetLabels(), gate.Label) || has(d.old.GetLabels(), gate.Label)
 	if named := k.rolloutFor(e.Rollouts, edited.GetName()); named != "" && d.label(named) {
 		held = true
@@ -42,6 +43,15 @@ func (k Kind) Decide(e Edit) []jsonpatch.Op {
 		d.gate()
 	}
 	return d.patch()
+}
+
+// nameChanger replaces a name of another user that the client writes as gate.AnnotationBy by its own.
+func (d *decision) nameChanger() {
+	by, written := d.is.GetAnnotations()[gate.AnnotationBy]
+	before, there := d.old.GetAnnotations()[gate.AnnotationBy]
+	if written && by != d.edit.User && !(there && by == before) {
+		d.mark(gate.AnnotationBy, d.edit.User, true)
+	}
 }
 
 func has(entries map[string]string, name string) bool {

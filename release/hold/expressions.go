@@ -230,6 +230,15 @@ func EditorPatch() string {
 		cel.Annotation("object", gate.AnnotationEditor), jsonpatch.Annotation(gate.AnnotationEditor))
 }
 
+// OtherChanger is true if a client writes a name of another user as gate.AnnotationBy of a workload. The gate writes the
+// client's own name, or keeps the one before.
+var OtherChanger = fmt.Sprintf("%[1]s.hasValue() && %[1]s != optional.of(%[2]s) && (%[3]s || %[1]s != %[4]s)",
+	cel.Annotation("object", gate.AnnotationBy), user, created, cel.Annotation("oldObject", gate.AnnotationBy))
+
+// ChangerPatch writes the client's own name instead.
+var ChangerPatch = fmt.Sprintf(`[JSONPatch{op: "add", path: "%s", value: %s}]`, jsonpatch.Annotation(gate.AnnotationBy),
+	user)
+
 // The expressions of this file have a Rollout as their parameter, and apply to new workloads too: a workload that a
 // Rollout names is labelled and held before the engine has seen either.
 

@@ -64,6 +64,8 @@ type NextAction struct {
 	Declared strategy.Declared
 	By       string
 	Confirm  string
+	// NameSource is where the names in By, Command and First were read; "" without names.
+	NameSource NameSource
 }
 
 // Snapshot is the state from which the next action is decided.
@@ -141,6 +143,7 @@ func (s Snapshot) detach() NextAction {
 		reason = "the Rollout was deleted"
 	}
 	return NextAction{Kind: DoCommand, Reason: reason, Key: s.onceKey("detach", s.Object.Generation),
+		NameSource: NamedOnRollout,
 		Command: rollout.Command{Verb: rollout.VerbDetach,
 			Actor: editorOf(s.Object), Reason: reason, Generation: s.Object.Generation}}
 }
@@ -244,7 +247,8 @@ func announcedAt(s v1beta1.RolloutStatus) (since time.Time, is bool) {
 func (s Snapshot) release(do ActionKind, declared string, of any) NextAction {
 	next := NextAction{Kind: do, Workload: s.Workload, Key: s.key(string(do), of) + "/" + declared,
 		Reason: "the workload's pod template has changed",
-		By:     s.Workload.By, Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
+		By:     s.Workload.By, NameSource: NamedOnWorkload,
+		Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
 	if s.Workload.Held == nil && rolloutIDChanged(s.Object, s.Workload) { // no policy records who changes a label
 		next.Reason, next.By = "the workload's rollout-id has changed", ""
 	}
@@ -260,7 +264,7 @@ func (s Snapshot) duringRelease() NextAction {
 	o := s.Object
 	if c := pending(o.Status); c != nil {
 		return NextAction{Kind: DoCommand, Command: *c, Key: s.key(string(c.Verb), c.State),
-			Reason: "the status was changed"}
+			NameSource: NamedInStatus, Reason: "the status was changed"}
 	}
 	w := s.Workload
 	if w == nil || w.DeletionTimestamp != nil {
@@ -274,7 +278,8 @@ func (s Snapshot) duringRelease() NextAction {
 	if !o.Spec.Strategy.Paused && isPaused(o) && s.engine().PausedByObject {
 		return NextAction{Kind: DoCommand, Key: s.key("resume",
 			fmt.Sprintf("%s/%d", o.Status.Slipway.Release, o.Generation)), Reason: "the Rollout was edited",
-			Command: rollout.Command{Verb: rollout.VerbResume, Actor: editorOf(o), Reason: "spec.strategy.paused"}}
+			NameSource: NamedOnRollout,
+			Command:    rollout.Command{Verb: rollout.VerbResume, Actor: editorOf(o), Reason: "spec.strategy.paused"}}
 	}
 	if next := s.redeclared(); next.Kind != DoNothing {
 		return next
@@ -287,7 +292,8 @@ func (s Snapshot) edited() NextAction {
 	o := s.Object
 	paused := isPaused(o)
 	next := NextAction{Kind: DoReplan, Key: s.key("replan", o.Generation), Reason: "the Rollout was edited",
-		Command: rollout.Command{Verb: rollout.VerbReplan, Actor: editorOf(o), Generation: o.Generation}}
+		NameSource: NamedOnRollout,
+		Command:    rollout.Command{Verb: rollout.VerbReplan, Actor: editorOf(o), Generation: o.Generation}}
 	switch {
 	case o.Spec.Strategy.Paused && !paused:
 		next.First = &rollout.Command{Verb: rollout.VerbPause, Actor: editorOf(o), Reason: "spec.strategy.paused"}
@@ -315,7 +321,7 @@ func (s Snapshot) redeclared() NextAction {
 		// that yet, holds nothing any more.
 		if w.Held != nil && w.Claim == "" && w.Saved == nil && w.Template != engine.Template {
 			return NextAction{Kind: DoCommand, Key: s.key("stop", engine.Release),
-				Reason: "the pod template was changed again before its release started",
+				Reason: "the pod template was changed again before its release started", NameSource: NamedOnWorkload,
 				Command: rollout.Command{Verb: rollout.VerbStop, Actor: w.By,
 					Reason: "the workload's pod template was changed again"}}
 		}
@@ -331,7 +337,7 @@ func (s Snapshot) redeclared() NextAction {
 			return NextAction{Kind: DoNothing}
 		}
 		return NextAction{Kind: DoCommand, Key: s.onceKey("again", ""),
-			Reason: "the workload declares the released version again",
+			Reason: "the workload declares the released version again", NameSource: NamedOnWorkload,
 			Command: rollout.Command{Verb: rollout.VerbRetry, Actor: w.By,
 				Reason: "the workload declares the released pod template again"}}
 	case saved.StableTemplate:
@@ -339,7 +345,7 @@ func (s Snapshot) redeclared() NextAction {
 			return NextAction{Kind: DoNothing}
 		}
 		return NextAction{Kind: DoCommand, Key: s.onceKey("rollback", ""),
-			Reason: "the workload was set back to its stable template",
+			Reason: "the workload was set back to its stable template", NameSource: NamedOnWorkload,
 			Command: rollout.Command{Verb: rollout.VerbRollback, Actor: w.By,
 				Reason: "the workload was set back to its stable pod template"}}
 	}

@@ -50,7 +50,7 @@ func RefOf(r *v1beta1.Rollout) rollout.ObjectRef {
 
 // pending returns the command that a client left in the status; nil if the status is as the engine wrote it. A changed
 // nextStepIndex is a jump. Any changed currentStepState asks for an approval; the release decides whether it can be
-// approved. The actor is the user as authenticated by the API server; "" if no admission policy records it.
+// approved. The actor is the user as authenticated by the API server, if that records it; otherwise what the client wrote.
 func pending(s v1beta1.RolloutStatus) *rollout.Command {
 	engine := s.Slipway
 	if engine == nil || engine.Seq == 0 {

@@ -44,10 +44,42 @@ type Worker struct {
 	// Build is the ID of its build (release/upgrade); empty if it reports none.
 	Build string
 	// Policy describes its party's policy for pod templates (podpolicy.Policy.String); empty if it reports none.
-	Policy                string
+	Policy string
+	// Account is the worker's account in its cluster; empty if it reports none.
+	Account               Account
 	StartedAt, LastSeenAt time.Time
 	// Stopping means that the worker was shut down.
 	Stopping bool
+}
+
+// Account is the account of a worker in its cluster, as the worker found it when it started.
+type Account struct {
+	// User is its user name, as authenticated by the API server.
+	User  string
+	Guard Listing
+}
+
+// Listing is whether the guard of a cluster lets the edits of an account pass.
+type Listing string
+
+const (
+	// GuardListed: every guard of the released namespaces knows the account.
+	GuardListed Listing = "listed"
+	// GuardUnlisted: one of them does not, so that releases are refused.
+	GuardUnlisted Listing = "unlisted"
+	// GuardNone: the cluster has no guard.
+	GuardNone Listing = "none"
+	// GuardUnknown: the worker may not read the guards, or the cluster did not answer.
+	GuardUnknown Listing = "unknown"
+)
+
+// String returns the account as a worker reports it to Temporal.
+func (a Account) String() string { return string(a.Guard) + " " + a.User }
+
+// ParseAccount reads what String has written.
+func ParseAccount(text string) Account {
+	state, user, _ := strings.Cut(text, " ")
+	return Account{User: user, Guard: Listing(state)}
 }
 
 // String returns the worker's identity and host.

@@ -220,6 +220,9 @@ type Command struct {
 	// the object that it responds to.
 	Generation int64 `json:"generation,omitempty"`
 	State      int64 `json:"state,omitempty"`
+	// Refuse is why the sender, a controller of Rollout objects, does not let the command be executed: it is refused with
+	// this reason. It is answered all the same, so that the object no longer shows it.
+	Refuse string `json:"refuse,omitempty"`
 }
 
 // Entry returns the command as an entry of the audit log.

@@ -103,23 +103,27 @@ func workersQuery(queues []string) string {
 func workerOf(heartbeat *workerpb.WorkerHeartbeat) party.Worker {
 	status := heartbeat.GetStatus()
 	return party.Worker{Identity: heartbeat.GetWorkerIdentity(), Host: heartbeat.GetHostInfo().GetHostName(),
-		Build: heartbeat.GetDeploymentVersion().GetBuildId(), Policy: policyIn(heartbeat),
+		Build: heartbeat.GetDeploymentVersion().GetBuildId(), Policy: reported(heartbeat, policyPrefix),
+		Account:   party.ParseAccount(reported(heartbeat, accountPrefix)),
 		StartedAt: heartbeat.GetStartTime().AsTime(), LastSeenAt: heartbeat.GetHeartbeatTime().AsTime(),
 		Stopping: status == enumspb.WORKER_STATUS_SHUTTING_DOWN || status == enumspb.WORKER_STATUS_SHUTDOWN}
 }
 
-// policyPrefix begins the name of the plugin by which a worker reports its policy: the names of a worker's plugins are
-// what its heartbeats contain of its own.
-const policyPrefix = "slipway.io/policy="
+// policyPrefix begins the name of the plugin by which a worker reports its policy, accountPrefix that of its account:
+// the names of a worker's plugins are what its heartbeats contain of its own.
+const policyPrefix, accountPrefix = "slipway.io/policy=", "slipway.io/account="
 
 // PolicyPlugin returns the name of the plugin by which a worker reports its party's policy.
 func PolicyPlugin(policy string) string { return policyPrefix + policy }
 
-// policyIn returns the policy that a worker reports, "" if it reports none.
-func policyIn(heartbeat *workerpb.WorkerHeartbeat) string {
+// AccountPlugin returns the name of the plugin by which a worker reports its account.
+func AccountPlugin(account party.Account) string { return accountPrefix + account.String() }
+
+// reported returns what a worker reports by a plugin whose name begins with a prefix, "" if it reports nothing.
+func reported(heartbeat *workerpb.WorkerHeartbeat, prefix string) string {
 	for _, plugin := range heartbeat.GetPlugins() {
-		if policy, is := strings.CutPrefix(plugin.GetName(), policyPrefix); is {
-			return policy
+		if text, is := strings.CutPrefix(plugin.GetName(), prefix); is {
+			return text
 		}
 	}
 	return ""

@@ -51,19 +51,19 @@ func TestLongReleases_Succeed_WithChartPermissions(t *testing.T) {
 	t.Parallel()
 	stack := *harness.NewOwnTemporal(t)
 	temporal := stack.TemporalNamespace(t)
-	home, servings, apps, alice := stack.Namespace(t, "home"), stack.Namespace(t, "servings"),
-		stack.Namespace(t, "apps"), stack.Namespace(t, "alice")
+	home, servings, apps := stack.Namespace(t, "home"), stack.Namespace(t, "servings"), stack.Namespace(t, "apps")
+	alice, workers := stack.Namespace(t, "alice"), stack.Namespace(t, "workers")
 	centre := install(t, stack, home, engineValues(stack, temporal, servings, apps))
-	workers := centre.run("server", "worker")
-	party := install(t, stack, alice, map[string]any{"mode": "party", "party": map[string]any{"name": alice},
-		"temporal": temporalValues(stack, temporal),
+	processes := centre.run("server", "worker")
+	party := install(t, stack, workers, map[string]any{"mode": "party", "party": map[string]any{"name": alice},
+		"temporal": temporalValues(stack, temporal), "watchNamespaces": []string{alice},
 		"servings": map[string]any{"enabled": true}, "worker": workerValues(stack, 1)})
 	party.run("worker")
 	e := centre.engine(temporal, apps)
 	answer := e.Call(http.MethodPut, "/api/v1/parties/"+alice, "namespace: "+alice+"\n")
 	require.Equal(t, http.StatusCreated, answer.Status, "%s", answer.Body)
 
-	for _, process := range append(workers, centre.backends()...) {
+	for _, process := range append(processes, centre.backends()...) {
 		require.NotContains(t, process.Output(), "lacks rights")
 	}
 	t.Run("Names", func(t *testing.T) { centre.acceptsServiceHosts(t) })

@@ -33,13 +33,14 @@ func newPartyInstallation(t *testing.T) *partyInstallation {
 	e := harness.Start(t, harness.Options{})
 	party := e.Apps
 	content := map[string]any{"mode": "party", "party": map[string]any{"name": party},
-		"temporal": temporalValues(e.Stack, e.TemporalNamespace),
+		"temporal": temporalValues(e.Stack, e.TemporalNamespace), "watchNamespaces": []string{party},
 		"servings": map[string]any{"enabled": true}, "builds": map[string]any{"enabled": true},
 		"guard":    map[string]any{"reader": true},
 		"packages": map[string]any{"sourceAllow": []string{"127.0.0.0/8"}},
 		"rbac":     map[string]any{"credentials": []string{"credentials"}, "istio": true, "openKruise": true},
 		"worker":   workerValues(e.Stack, 1)}
-	g := &partyInstallation{installation: install(t, e.Stack, party, content), engine: e, party: party}
+	g := &partyInstallation{installation: install(t, e.Stack, e.Namespace(t, "workers"), content), engine: e,
+		party: party}
 	answer := e.Call(http.MethodPut, "/api/v1/parties/"+party, "namespace: "+party+"\n")
 	require.Equal(t, http.StatusCreated, answer.Status, "%s", answer.Body)
 	// the namespace can be guarded, but no guard has this name

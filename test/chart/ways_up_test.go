@@ -121,6 +121,35 @@ func TestReleases_AreLimitedToNamespaces(t *testing.T) {
 	}
 }
 
+// TestPartyAccount_IsOutsideOfReleasedNamespaces: who administers a released namespace can act as the accounts there. The
+// guard lets the edits of a party's account pass.
+func TestPartyAccount_IsOutsideOfReleasedNamespaces(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		objects []*unstructured.Unstructured
+		account string
+	}{
+		"Manifests": {partyManifests(t), "slipway-party/slipway-party"},
+		"Chart":     {render(t, sets["Party"]...), "slipway/slipway-party"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := rightsOf(t, c.objects)
+			own, _, _ := strings.Cut(c.account, "/")
+			released := 0
+			for _, g := range found[c.account] {
+				assert.False(t, g.namespace == own && g.hasVerb(alters), g)
+				if g.runsPods() {
+					released++
+					assert.Equal(t, "shop", g.namespace, g)
+				}
+			}
+			assert.Positive(t, released)
+			assert.Equal(t, own, find(t, c.objects, "ServiceAccount", "slipway-party").GetNamespace())
+		})
+	}
+}
+
 // TestByServer_IsAWayUp: what docs/operations.md says about servers that write definitions and webhooks themselves.
 func TestByServer_IsAWayUp(t *testing.T) {
 	t.Parallel()

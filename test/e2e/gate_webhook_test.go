@@ -164,7 +164,8 @@ func TestGateWebhook_IsPublished_DependingOnSettingAndCluster(t *testing.T) {
 		return err
 	}
 	t.Cleanup(func() { require.True(t, apierrors.IsNotFound(publish(settings.GateOff))) })
-	require.True(t, apierrors.IsNotFound(publish(settings.GateAuto)), "this cluster has policies")
+	harness.SharedGuard(t)
+	require.True(t, apierrors.IsNotFound(publish(settings.GateAuto)), "policies hold workloads on this cluster")
 	require.NoError(t, publish(settings.GateWebhook))
 	_, err := configurations.Patch(context.Background(), name, types.MergePatchType, []byte(`{"webhooks":null}`),
 		metav1.PatchOptions{})

@@ -283,7 +283,7 @@ func testGuardPreflight(t *testing.T, engine *harness.Engine, g *harness.Guard) 
 	stranger.Subject(harness.Deployment, "web", nil)
 	g.EnforceOn(t, stranger.Apps)
 	require.Eventually(t, func() bool {
-		return strings.Contains(warnings(stranger), "the guard "+g.Name+" of this cluster doesn't know this engine")
+		return strings.Contains(warnings(stranger), "the guard "+g.Name+" of this cluster doesn't know this worker's account")
 	}, harness.Patience, harness.Tick, "it names the guard")
 	require.Eventually(t, func() bool {
 		return stranger.TryStartRollout(rollout).Status == 422

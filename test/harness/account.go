@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -44,9 +45,9 @@ var resources = map[string]schema.GroupVersionResource{
 // namespace is also appended to the names of cluster-scoped objects, so that tests do not share them.
 func (s Stack) Account(t testing.TB, manifest, namespace string) Account {
 	t.Helper()
-	account := s.Grant(t, manifest, namespace)
-	require.NotEmpty(t, account, "%s has no ServiceAccount", manifest)
-	return s.Login(t, namespace, account)
+	account := s.grantTo(t, manifest, grantee{namespace: namespace})
+	require.NotEmpty(t, account.Name, "%s has no ServiceAccount", manifest)
+	return s.Login(t, account.Namespace, account.Name)
 }
 
 // engineAccount is the account of `slipway dev` in tests.
@@ -73,14 +74,19 @@ type grantee struct {
 	released []string
 }
 
-// Grant applies a manifest of deploy/rbac as Account does and returns the name of its ServiceAccount, "" if it has
-// none.
-func (s Stack) Grant(t testing.TB, manifest, namespace string) (account string) {
+// Grant applies a manifest of deploy/rbac as Account does.
+func (s Stack) Grant(t testing.TB, manifest, namespace string) {
 	t.Helper()
-	return s.grantTo(t, manifest, grantee{namespace: namespace})
+	s.grantTo(t, manifest, grantee{namespace: namespace})
 }
 
-func (s Stack) grantTo(t testing.TB, manifest string, to grantee) (account string) {
+// PartyUser returns the user name of the account of a party's worker that Account made with party.yaml.
+func PartyUser(namespace string) string {
+	return "system:serviceaccount:" + partyNamespaceOf(namespace) + ":slipway-party"
+}
+
+// grantTo applies a manifest and returns its ServiceAccount, if it has one.
+func (s Stack) grantTo(t testing.TB, manifest string, to grantee) (account types.NamespacedName) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "rbac", manifest))
 	require.NoError(t, err)
@@ -88,13 +94,13 @@ func (s Stack) grantTo(t testing.TB, manifest string, to grantee) (account strin
 		object := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal(document, &object.Object), manifest)
 		if object.GetKind() == "Namespace" {
-			s.ensureSharedNamespace(t, object.GetName())
+			s.ensureSharedNamespace(t, object.GetName(), to.namespace)
 			continue
 		}
-		if object.GetKind() == "ServiceAccount" {
-			account = object.GetName()
-		}
 		s.grant(t, object, to)
+		if object.GetKind() == "ServiceAccount" {
+			account = types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+		}
 	}
 	return account
 }
@@ -102,27 +108,54 @@ func (s Stack) grantTo(t testing.TB, manifest string, to grantee) (account strin
 // engineNamespace is the engine's namespace in those manifests; each test uses its own namespace instead.
 const engineNamespace = "slipway"
 
-// ensureSharedNamespace creates a namespace that the engines of all tests share.
-func (s Stack) ensureSharedNamespace(t testing.TB, name string) {
+// partyNamespace is the namespace of the account of a party's worker in those manifests; each test has one of its own.
+const partyNamespace = "slipway-party"
+
+// partyNamespaceOf returns the namespace of the account of a worker that releases in a namespace.
+func partyNamespaceOf(released string) string { return released + "-party" }
+
+// ensureSharedNamespace creates a namespace of a manifest: one that the engines of all tests share, or that of the
+// account of a party's worker.
+func (s Stack) ensureSharedNamespace(t testing.TB, name, namespace string) {
 	t.Helper()
-	if name == engineNamespace {
+	switch name {
+	case engineNamespace:
+	case partyNamespace:
+		s.NamedNamespace(t, partyNamespaceOf(namespace))
+	default:
+		ensureNamespace(t, s.Kube, name)
+	}
+}
+
+// bind sets the subjects of a binding.
+func (to grantee) bind(t testing.TB, object *unstructured.Unstructured) {
+	t.Helper()
+	subjects, there, err := unstructured.NestedSlice(object.Object, "subjects")
+	require.NoError(t, err)
+	if !there {
 		return
 	}
-	ensureNamespace(t, s.Kube, name)
+	for _, subject := range subjects {
+		subject := subject.(map[string]any)
+		switch {
+		case to.account != "":
+			subject["namespace"], subject["name"] = to.namespace, to.account
+		case subject["namespace"] == partyNamespace:
+			subject["namespace"] = partyNamespaceOf(to.namespace)
+		default:
+			subject["namespace"] = to.namespace
+		}
+	}
+	require.NoError(t, unstructured.SetNestedSlice(object.Object, subjects, "subjects"))
 }
 
 func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, to grantee) {
 	t.Helper()
 	namespace := to.namespace
-	if subjects, there, _ := unstructured.NestedSlice(object.Object, "subjects"); there {
-		for _, subject := range subjects {
-			subject.(map[string]any)["namespace"] = namespace
-			if to.account != "" {
-				subject.(map[string]any)["name"] = to.account
-			}
-		}
-		require.NoError(t, unstructured.SetNestedSlice(object.Object, subjects, "subjects"))
+	if object.GetNamespace() == partyNamespace {
+		namespace = partyNamespaceOf(namespace)
 	}
+	to.bind(t, object)
 	resource, known := resources[object.GetKind()]
 	require.True(t, known, "unknown kind in a manifest: %s", object.GetKind())
 	objects := s.Dynamic(t).Resource(resource)

@@ -25,7 +25,7 @@ func (m *Machine) Command(c rollout.Command, now time.Time) (audit.Outcome, stri
 		if e.Step == 0 {
 			e.Step = m.s.Status.CurrentStepIndex
 		}
-		if refusal = m.staleReason(c); refusal != "" {
+		if refusal = cmp.Or(c.Refuse, m.staleReason(c)); refusal != "" {
 			return "", refusal
 		}
 		return m.carryOut(c, now)

@@ -1,0 +1,151 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/guard"
+)
+
+// Protection is what the API server does to edits by clients other than engines, as this process sees it.
+type Protection struct {
+	guard.Protection
+	// Served is true when the cluster has mutating policies.
+	Served bool
+	// Unknown is the reason why this process cannot read the policies, "" when it can.
+	Unknown string
+	// User is the user name of this process; "" if it is unknown.
+	User string
+}
+
+// ProtectionReader reads the Protection of a cluster. Its callers share what was read for a while. A nil reader knows
+// of no guard.
+type ProtectionReader struct {
+	cluster Cluster
+	answers recent.Cache
+}
+
+// NewProtectionReader returns a reader for a cluster.
+func NewProtectionReader(cluster Cluster) *ProtectionReader {
+	return &ProtectionReader{cluster: cluster}
+}
+
+// protectionTimeout bounds one read.
+const protectionTimeout = 10 * time.Second
+
+// Read returns the protection as it was at most fresh ago.
+func (r *ProtectionReader) Read(ctx context.Context, fresh time.Duration) (Protection, error) {
+	if r == nil {
+		return Protection{}, nil
+	}
+	return recent.Get(ctx, &r.answers, "protection", fresh, r.read)
+}
+
+func (r *ProtectionReader) read(ctx context.Context) (p Protection, err error) {
+	ctx, cancel := context.WithTimeout(ctx, protectionTimeout)
+	defer cancel()
+	versions, err := FindPolicyVersions(r.cluster.Client.Discovery())
+	if err != nil {
+		return p, err
+	}
+	objects, err := r.cluster.Guards(ctx, versions, "")
+	if p.Unknown, err = r.unreadable(ctx, versions, err); err != nil {
+		return p, err
+	}
+	p.Served, p.Installed = versions.Mutating != "", guard.Find(objects)
+	// only workers of the centre may read webhooks: a party's cluster has no Rollouts
+	p.Webhooks, err = r.cluster.Gates(ctx, "")
+	if err != nil && !IsAny(err, Forbidden, Refused) {
+		return p, err
+	}
+	review, err := r.cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err == nil {
+		p.User = review.Status.UserInfo.Username
+	}
+	return p, nil
+}
+
+// Guards returns the guards and the webhooks of gates, and the reason if this process cannot read the policies.
+func (r *ProtectionReader) Guards(ctx context.Context, fresh time.Duration) (guard.Protection, string, error) {
+	p, err := r.Read(ctx, fresh)
+	return p.Protection, p.Unknown, err
+}
+
+// namespaceLabels are the labels of a namespace; known is false if this process may not read them.
+type namespaceLabels struct {
+	of    map[string]string
+	known bool
+}
+
+// labelsAge is how long the labels of a namespace are used: they decide which guards apply.
+const labelsAge = time.Second
+
+// NamespaceLabels returns the labels of a namespace; known is false if this process may not read them.
+func (r *ProtectionReader) NamespaceLabels(ctx context.Context, name string) (of map[string]string, known bool,
+	err error) {
+	found, err := recent.Get(ctx, &r.answers, "namespace "+name, labelsAge,
+		func(ctx context.Context) (namespaceLabels, error) { return r.readLabels(ctx, name) })
+	return found.of, found.known, err
+}
+
+func (r *ProtectionReader) readLabels(ctx context.Context, name string) (namespaceLabels, error) {
+	ctx, cancel := context.WithTimeout(ctx, protectionTimeout)
+	defer cancel()
+	namespace, err := r.cluster.Get(ctx, Ref{Resource: namespacesResource, Name: name})
+	switch {
+	case err == nil:
+		return namespaceLabels{namespace.GetLabels(), true}, nil
+	case IsAny(err, Forbidden, Refused, Missing):
+		return namespaceLabels{}, nil
+	}
+	return namespaceLabels{}, err
+}
+
+var namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")
+
+// Unlisted returns why the API server would undo what this process writes in a namespace, "" for one that is not known:
+// a guard, or the webhook of a gate, does not know its account. It returns "" if none does, or if this process may not
+// read them.
+func (r *ProtectionReader) Unlisted(ctx context.Context, namespace string, fresh time.Duration) (string, error) {
+	if r == nil {
+		return "", nil
+	}
+	var of map[string]string
+	var err error
+	if namespace != "" {
+		of, _, err = r.NamespaceLabels(ctx, namespace)
+	}
+	if err != nil || of[guard.LabelGuard] == guard.NamespaceOff {
+		return "", err
+	}
+	p, err := r.Read(ctx, fresh)
+	if err != nil || p.User == "" {
+		return "", err
+	}
+	return guard.UnlistedReason(p.User, p.Unlisted(p.User, of)), nil
+}
+
+// unreadable is the reason why this process cannot read policies, "" if it can; err is the error of the read.
+func (r *ProtectionReader) unreadable(ctx context.Context, versions PolicyVersions, err error) (string, error) {
+	if err == nil {
+		return "", nil
+	}
+	if !IsAny(err, Forbidden, Refused) {
+		return "", err
+	}
+	var needs []Permission
+	for _, resource := range versions.Resources() {
+		needs = append(needs, Needs(resource, metav1.NamespaceAll, "list")...)
+	}
+	lacking, asked := r.cluster.Permissions().Lacking(ctx, needs)
+	if lacking == "" && asked == nil {
+		lacking = Text(err)
+	}
+	return lacking, asked
+}
