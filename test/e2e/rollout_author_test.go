@@ -47,7 +47,7 @@ const (
 func rolloutBy(name string, entries ...string) *unstructured.Unstructured {
 	return authored(v1beta1.GroupVersion.String(), v1beta1.Kind, name, fmt.Sprintf(`{"workloadRef":{"apiVersion":`+
 		`"apps/v1","kind":"Deployment","name":%q},"strategy":{"canary":{"steps":[{"replicas":"20%%","traffic":"20%%"},`+
-		`{"replicas":"60%%","traffic":"60%%"}],`+
+		`{"replicas":"40%%","traffic":"60%%"}],`+
 		`"trafficRoutings":[%s]}}}`, name, strings.Join(entries, ",")))
 }
 
