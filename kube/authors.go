@@ -29,7 +29,7 @@ func NewAuthors(cluster Cluster) *Authors { return &Authors{cluster: cluster} }
 
 // unknownChecks is the reason if the process may not read what checks authors.
 const unknownChecks = "whether its authors may change the objects that it refers to is unknown: this engine's " +
-	"account may not read admission policies (deploy/rbac/centre.yaml)"
+	"account may not read admission policies or namespaces (deploy/rbac/centre.yaml)"
 
 // Unchecked returns why nothing proves that, and what to do; "" if it is proved.
 func (a *Authors) Unchecked(ctx context.Context, o author.Object) (string, error) {
@@ -61,10 +61,10 @@ func (a *Authors) judge(ctx context.Context, o author.Object, checks, labels tim
 			}
 			return found.Labels, nil
 		})
-	if err != nil {
-		return "", err
+	if apierrors.IsForbidden(err) {
+		return unknownChecks, nil
 	}
-	return author.Unchecked(o, found.checks, of), nil
+	return author.Unchecked(o, found.checks, of), err
 }
 
 // authorChecks are what checks authors on a cluster; forbidden is true if the account may not read that.
