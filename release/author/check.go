@@ -29,6 +29,8 @@ type Object struct {
 	Created                   time.Time
 	// Mark is the value of AnnotationChecked.
 	Mark string
+	// Shown is the warning about its authors that its status shows; "" for none.
+	Shown string
 }
 
 // The resources of what has an author.

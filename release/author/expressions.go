@@ -58,7 +58,8 @@ var referred = fmt.Sprintf(`%s.map(c, {'group': c.apiVersion.contains('/') ? c.a
 
 // named returns an expression for the reference of a field of its own, in a list that is empty without it.
 func named(object, field string, of Reference) string {
-	return fmt.Sprintf(" + (r.?%[1]s.?%[2]s.orValue('') == '' ? [] : [{'group': %[3]s, 'resource': %[4]s, 'name': string(r.%[1]s.%[2]s)}])",
+	return fmt.Sprintf(" + (r.?%[1]s.?%[2]s.orValue('') == '' ? [] : "+
+		"[{'group': %[3]s, 'resource': %[4]s, 'name': string(r.%[1]s.%[2]s)}])",
 		object, field, cel.Text(of.Group), cel.Text(of.Resource))
 }
 

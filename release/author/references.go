@@ -18,9 +18,11 @@ import (
 const (
 	// VerbPatch is what an author must be allowed to do with a referred object.
 	VerbPatch = "patch"
-	// GroupRefer, ResourceRefer and VerbRefer name the permission to refer to every object of a namespace. Servers have
+	// VerbRefer on ResourceRefer of GroupRefer is the permission to refer to every object of a namespace. Servers have
 	// it for the TrafficRoutings of the HTTP API.
-	GroupRefer, ResourceRefer, VerbRefer = "slipway.io", "releases", "refer"
+	VerbRefer     = "refer"
+	ResourceRefer = "releases"
+	GroupRefer    = "slipway.io"
 	// AnnotationChecked requests with a new value that all references are checked again. With the token of a Check it
 	// proves that this has happened.
 	AnnotationChecked = "slipway.io/references-checked"

@@ -18,7 +18,8 @@ func AuthoredBy(r *v1beta1.Rollout) (o author.Object, refers bool) {
 	refers = s.Canary != nil && len(s.Canary.TrafficRoutings) > 0 ||
 		s.BlueGreen != nil && len(s.BlueGreen.TrafficRoutings) > 0
 	return author.Object{Resource: author.ResourceRollouts, Namespace: r.Namespace, Name: r.Name,
-		Created: r.CreationTimestamp.Time, Mark: r.Annotations[author.AnnotationChecked]}, refers
+		Created: r.CreationTimestamp.Time, Mark: r.Annotations[author.AnnotationChecked],
+		Shown: IsUnchecked(r.Status)}, refers
 }
 
 // IsUnchecked returns the warning that a status shows about the authors of its Rollout; "" for none.

@@ -168,8 +168,9 @@ func IsLeftover(finalizer string) bool {
 
 // AuthoredBy returns what is needed to judge whether the authors of a TrafficRouting may change what it refers to.
 func AuthoredBy(t *v1alpha1.TrafficRouting) author.Object {
+	_, shown, _ := strings.Cut(t.Status.Message, warning)
 	return author.Object{Resource: author.ResourceTrafficRoutings, Namespace: t.Namespace, Name: t.Name,
-		Created: t.CreatedAt, Mark: t.Checked}
+		Created: t.CreatedAt, Mark: t.Checked, Shown: shown}
 }
 
 // IdleStatus returns the phase and the message of a TrafficRouting that no rollout holds. unchecked is why nothing
@@ -190,8 +191,11 @@ func warned(message, unchecked string) string {
 	if unchecked == "" {
 		return message
 	}
-	return message + ". Warning: " + unchecked
+	return message + warning + unchecked
 }
+
+// warning stands between the message of a status and the warning about its authors.
+const warning = ". Warning: "
 
 // Action is what to do about a TrafficRouting that a client created, edited or deleted while no release changes it.
 type Action struct {

@@ -114,6 +114,9 @@ func TestReleases_AreLimitedToNamespaces(t *testing.T) {
 				if g.namespace != "" || !slices.ContainsFunc(g.Verbs, alters) {
 					continue
 				}
+				if slices.Equal(g.APIGroups, []string{"authorization.k8s.io"}) { // a question, nothing is stored
+					continue
+				}
 				assert.Equal(t, []string{"appimages"}, g.Resources, "%s %s: %s, of a kind without namespaces",
 					name, account, g)
 			}

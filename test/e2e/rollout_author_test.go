@@ -46,7 +46,8 @@ const (
 // rolloutBy returns a Rollout with these entries of routes.
 func rolloutBy(name string, entries ...string) *unstructured.Unstructured {
 	return authored(v1beta1.GroupVersion.String(), v1beta1.Kind, name, fmt.Sprintf(`{"workloadRef":{"apiVersion":`+
-		`"apps/v1","kind":"Deployment","name":%q},"strategy":{"canary":{"steps":[{"traffic":"20%%"},{"traffic":"60%%"}],`+
+		`"apps/v1","kind":"Deployment","name":%q},"strategy":{"canary":{"steps":[{"replicas":"20%%","traffic":"20%%"},`+
+		`{"replicas":"40%%","traffic":"60%%"}],`+
 		`"trafficRoutings":[%s]}}}`, name, strings.Join(entries, ",")))
 }
 
