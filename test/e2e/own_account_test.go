@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"slipway.io/slipway/release/account"
+	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -101,6 +102,7 @@ const workloadOfPerson = "web"
 // declare creates a Deployment and a Rollout for it, by kubectl.
 func (p personal) declare() {
 	p.t.Helper()
+	harness.LabelNamespace(p.t, p.Kube, p.Apps, guard.LabelGuard, "")
 	p.Deployment(workloadOfPerson, 4, nil)
 	p.WaitReadyPods(workloadOfPerson, 4)
 	command := exec.Command(p.Binary("kubectl"), "-n", p.Apps, "apply", "-f", "-", "--kubeconfig", p.Kubeconfig)
@@ -115,6 +117,16 @@ spec:
 	out, err := command.CombinedOutput()
 	require.NoError(p.t, err, "%s", out)
 	p.waitRollout("{.status.phase}", "Healthy")
+	require.Eventually(p.t, func() bool { // API servers enforce new policies after some seconds
+		return p.setImage("v2", "--dry-run=server", "-o", "jsonpath={.spec.paused}") == "true"
+	}, harness.Patience, harness.Tick, "the gate is not in force")
+}
+
+// setImage changes the image of the Deployment as the person.
+func (p personal) setImage(version string, args ...string) string {
+	p.t.Helper()
+	return p.Kubectl(append([]string{"-n", p.Apps, "set", "image", "deployment/web", "*=registry.test/web:" + version},
+		args...)...)
 }
 
 func (p personal) waitRollout(field, want string) {
@@ -131,7 +143,7 @@ func (p personal) waitRollout(field, want string) {
 func (p personal) requireHeld(version string) {
 	p.t.Helper()
 	before := p.PodUIDs(workloadOfPerson)
-	p.Kubectl("-n", p.Apps, "set", "image", "deployment/web", "*=registry.test/web:"+version)
+	p.setImage(version)
 	p.waitRollout("{.status.currentStepState}", "StepPaused")
 	p.WaitReadyPods(workloadOfPerson, 4)
 	kept := 0
