@@ -83,8 +83,8 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 		"be repeated")
 	f.BoolVar(&o.noGate, "no-gate", false, "do not install the gate: a changed pod template replaces pods "+
 		"immediately, even if a Rollout names the workload")
-	f.BoolVar(&o.lock, "lock", false, "refuse what would get past the guard and the gate to users without the permission "+
-		"override on releases.slipway.io")
+	f.BoolVar(&o.lock, "lock", false, "refuse what would get past the guard and the gate to users without the "+
+		"permission override on releases.slipway.io")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the policies in version v1 without applying them; with "+
 		"--webhook-service or --webhook-url also the webhooks and the definition of Rollouts")
 	o.webhooks.register(f)

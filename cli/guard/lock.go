@@ -13,8 +13,8 @@ import (
 // the lock is wanted where it would hold nothing.
 func (c *cluster) checkLock(ctx context.Context, wanted guard.Options) (locked bool, err error) {
 	if wanted.Lock && c.policies.Validating == "" {
-		return false, failure.New(failure.Refused, "cannot lock the guard: this cluster (%s) does not serve validating "+
-			"admission policies. Use Kubernetes 1.30 or newer, or leave --lock out", c.version)
+		return false, failure.New(failure.Refused, "cannot lock the guard: this cluster (%s) does not serve "+
+			"validating admission policies. Use Kubernetes 1.30 or newer, or leave --lock out", c.version)
 	}
 	found, err := c.Guards(ctx, c.policies, wanted.Name)
 	if err != nil {
@@ -26,8 +26,8 @@ func (c *cluster) checkLock(ctx context.Context, wanted guard.Options) (locked b
 // printUnlocked says that an installation without --lock has removed the lock.
 func printUnlocked(a *app.App, wasLocked bool, wanted guard.Options) {
 	if wasLocked && !wanted.Lock {
-		a.Printf(a.Out, "The lock was removed: users who may edit workloads can get past the gate. To keep it, install "+
-			"with --lock\n")
+		a.Printf(a.Out, "The lock was removed: users who may edit workloads can get past the gate. To keep it, "+
+			"install with --lock\n")
 	}
 }
 

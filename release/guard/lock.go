@@ -18,8 +18,8 @@ import (
 // The lock makes a wall of the guard and the gate: what would let a new pod template past them is refused to users who
 // lack a permission of its own. All of its policies fail closed.
 
-// Override is the permission that the lock asks for, as people write it: a verb on a virtual resource, which RBAC grants
-// like any other, in a namespace.
+// Override is the permission that the lock asks for, as people write it: a verb on a virtual resource, which RBAC
+// grants like any other, in a namespace.
 const Override = verbOverride + " on " + resourceReleases + "." + groupSlipway
 
 const (
@@ -190,14 +190,14 @@ func widen(match *admission.MatchResources, operations ...admission.OperationTyp
 	}
 }
 
-// permitted returns a validation that refuses a request unless it is allowed, or its user has the permission Override on
-// the release of this name. what is an expression: the beginning of the message, up to "needs".
+// permitted returns a validation that refuses a request unless it is allowed, or its user has the permission Override
+// on the release of this name. what is an expression: the beginning of the message, up to "needs".
 func permitted(allowed, namespace, name, what string) admission.Validation {
 	may := "authorizer.group(" + cel.Text(groupSlipway) + ").resource(" + cel.Text(resourceReleases) + ").namespace(" +
 		namespace + ").name(" + name + ").check(" + cel.Text(verbOverride) + ").allowed()"
 	return admission.Validation{Expression: allowed + " || " + may,
-		MessageExpression: "'the guard is locked: ' + " + what + " + ' the permission " + Override + " in namespace ' + " +
-			namespace + " + ': ask an administrator of the cluster'",
+		MessageExpression: "'the guard is locked: ' + " + what + " + ' the permission " + Override +
+			" in namespace ' + " + namespace + " + ': ask an administrator of the cluster'",
 		Message: "the guard is locked: this needs the permission " + Override,
 		Reason:  new(metav1.StatusReasonForbidden)}
 }
@@ -224,8 +224,9 @@ func lockedFields(part string) string {
 	if strings.HasPrefix(part, lockedScale) {
 		return "spec.replicas"
 	}
-	return map[string]string{LockRepair: "annotation " + rollout.AnnotationRepair, LockNamespaces: "labels that select " +
-		"namespaces", LockWorkloads: "deletion, spec.replicas, spec.updateStrategy.type, owners"}[part]
+	return map[string]string{LockRepair: "annotation " + rollout.AnnotationRepair,
+		LockNamespaces: "labels that select namespaces",
+		LockWorkloads:  "deletion, spec.replicas, spec.updateStrategy.type, owners"}[part]
 }
 
 // LockParts returns the names of all that the lock refuses.

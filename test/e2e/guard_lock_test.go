@@ -65,7 +65,8 @@ func TestGuardLock_MakesTheGateAWall(t *testing.T) {
 	l.Kubectl("label", "namespace", l.Apps, "slipway.io/guard-")
 
 	out := l.install(t, "--lock")
-	require.Regexp(t, `locked +yes: repair, deletion and size 0 need the permission override on releases.slipway.io`, out)
+	require.Regexp(t, `locked +yes: repair, deletion and size 0 need the permission override on releases.slipway.io`,
+		out)
 	require.Regexp(t, `lock: scale of clonesets.apps.kruise.io +yes +v1 +spec.replicas`, out)
 	l.waitLocked(t)
 	t.Run("Locked", l.testLocked)
@@ -133,15 +134,16 @@ func (l *lockable) grant(t *testing.T) {
 		l.Kubectl("delete", "clusterrole", l.admin)
 		l.Kubectl("delete", "clusterrolebinding", l.admin)
 	})
-	l.Kubectl("create", "clusterrolebinding", l.admin, "--clusterrole", l.admin, "--user", l.admin, "--user", l.repairer)
+	l.Kubectl("create", "clusterrolebinding", l.admin, "--clusterrole", l.admin, "--user", l.admin, "--user",
+		l.repairer)
 	l.Kubectl("-n", l.Apps, "create", "role", "kruise", "--verb", "*", "--resource",
 		"clonesets.apps.kruise.io,statefulsets.apps.kruise.io,daemonsets.apps.kruise.io,"+
 			"clonesets.apps.kruise.io/scale,statefulsets.apps.kruise.io/scale")
 	users := []string{"--user", l.admin, "--user", l.repairer, "--user", harness.EngineUser}
 	l.Kubectl(append(users, "-n", l.Apps, "create", "rolebinding", "kruise", "--role", "kruise")...)
 	l.Kubectl(append(users, "-n", l.Apps, "create", "rolebinding", "admins", "--clusterrole", "admin")...)
-	l.Kubectl("-n", l.Apps, "create", "rolebinding", "repairers", "--clusterrole", "slipway-override-"+l.Apps, "--user",
-		l.repairer)
+	l.Kubectl("-n", l.Apps, "create", "rolebinding", "repairers", "--clusterrole", "slipway-override-"+l.Apps,
+		"--user", l.repairer)
 }
 
 // waitLocked waits until the API server has all policies of the lock in force.
@@ -190,7 +192,8 @@ const (
 	// recreate creates the workload with the new image.
 	recreate = "create -f -"
 	patch    = "patch RESOURCE NAME --type merge -p "
-	needs    = ", which a release or a Rollout holds, needs the permission override on releases.slipway.io in namespace SPACE"
+	needs    = ", which a release or a Rollout holds, needs the permission override on releases.slipway.io in " +
+		"namespace SPACE"
 )
 
 var attacks = map[string]attack{
@@ -210,8 +213,9 @@ var attacks = map[string]attack{
 		[]string{"delete --raw /apis/apps/v1/namespaces/SPACE/RESOURCE?labelSelector=target%3DNAME", recreate},
 		"the guard is locked: the deletion of KIND SPACE/NAME" + needs},
 	"Owner": {"The garbage collector deletes an object whose owner does not exist.", harness.Deployment,
-		[]string{patch + `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"none"}]}}`,
-			recreate}, "the guard is locked: a new owner of KIND SPACE/NAME" + needs},
+		[]string{patch + `{"metadata":{"ownerReferences":[` +
+			`{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"none"}]}}`, recreate},
+		"the guard is locked: a new owner of KIND SPACE/NAME" + needs},
 	"UpdateType": {"With another update type there is no field that holds.", harness.StatefulSet,
 		[]string{patch + `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`, setImage,
 			patch + `{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}`},
@@ -220,8 +224,8 @@ var attacks = map[string]attack{
 
 var namespaceAttack = attack{"A namespace with this label is not guarded.", harness.Deployment,
 	[]string{"label namespace SPACE slipway.io/guard=off", setImage},
-	"the guard is locked: a change of slipway.io/guard of Namespace SPACE, which decides whether it is guarded, needs " +
-		"the permission override on releases.slipway.io in namespace SPACE"}
+	"the guard is locked: a change of slipway.io/guard of Namespace SPACE, which decides whether it is guarded, " +
+		"needs the permission override on releases.slipway.io in namespace SPACE"}
 
 // target is a workload that an attack is for.
 type target struct {
@@ -330,7 +334,8 @@ func (l *lockable) testLockedKind(t *testing.T, kind harness.Kind) {
 		"the deletion of":                     {"delete", resource, name},
 	}
 	if kind.Kind != "DaemonSet" {
-		commands["the size 0 of"] = []string{"patch", resource, name, "--type", "merge", "-p", `{"spec":{"replicas":0}}`}
+		commands["the size 0 of"] = []string{"patch", resource, name, "--type", "merge", "-p",
+			`{"spec":{"replicas":0}}`}
 		commands["the size 0 of "] = []string{"scale", resource, name, "--replicas=0"}
 	}
 	for says, command := range commands {
