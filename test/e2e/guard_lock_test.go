@@ -263,12 +263,12 @@ func (l *lockable) requireSuccess(t *testing.T, a attack) {
 	t.Helper()
 	w := l.newTarget(t, a.kind)
 	for _, step := range a.steps {
-		var out string
+		var last struct{ out string }
 		require.Eventually(t, func() bool { // an object is deleted a moment after its owner
 			var err error
-			out, err = w.run(l, l.admin, step)
+			last.out, err = w.run(l, l.admin, step)
 			return err == nil
-		}, harness.Patience, harness.Tick, "%s: %s: %s", a.reason, step, &out)
+		}, harness.Patience, harness.Tick, "%s: %s: %v", a.reason, step, &last)
 	}
 	require.Eventually(t, func() bool {
 		images := w.images()
