@@ -94,7 +94,8 @@ func TestLock_KeepsLabels_ThatSelectNamespaces(t *testing.T) {
 			policies[name].Variables[0].Expression)
 		match := bindings[name].MatchResources
 		require.Nil(t, match.NamespaceSelector, "API servers compare it with the labels after the edit alone")
-		require.Equal(t, o.namespaces().NamespaceSelector, match.ObjectSelector)
+		require.Equal(t, metav1.FormatLabelSelector(o.namespaces().NamespaceSelector),
+			metav1.FormatLabelSelector(match.ObjectSelector))
 	}
 }
 
