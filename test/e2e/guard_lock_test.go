@@ -177,8 +177,8 @@ func (l *lockable) as(user, stdin string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// attack is a way to move all pods of a workload to a new template without its release.
-type attack struct {
+// wayPast is a way to move all pods of a workload to a new template without its release.
+type wayPast struct {
 	reason string
 	kind   harness.Kind
 	// steps are the commands, with placeholders. The first is the one that the lock refuses.
@@ -196,7 +196,7 @@ const (
 		"namespace SPACE"
 )
 
-var attacks = map[string]attack{
+var attacks = map[string]wayPast{
 	"Repair": {"The mark with which an operator takes an object over opens the gate.", harness.Deployment,
 		[]string{"annotate RESOURCE NAME slipway.io/repair=me", setImage},
 		"the guard is locked: the annotation slipway.io/repair on KIND SPACE/NAME needs the permission override on " +
@@ -222,7 +222,7 @@ var attacks = map[string]attack{
 		"the guard is locked: an update type other than RollingUpdate of KIND SPACE/NAME" + needs},
 }
 
-var namespaceAttack = attack{"A namespace with this label is not guarded.", harness.Deployment,
+var namespaceAttack = wayPast{"A namespace with this label is not guarded.", harness.Deployment,
 	[]string{"label namespace SPACE slipway.io/guard=off", setImage},
 	"the guard is locked: a change of slipway.io/guard of Namespace SPACE, which decides whether it is guarded, " +
 		"needs the permission override on releases.slipway.io in namespace SPACE"}
@@ -259,7 +259,7 @@ func (w target) run(l *lockable, user, step string) (string, error) {
 }
 
 // requireSuccess requires that an attack moves all pods.
-func (l *lockable) requireSuccess(t *testing.T, a attack) {
+func (l *lockable) requireSuccess(t *testing.T, a wayPast) {
 	t.Helper()
 	w := l.newTarget(t, a.kind)
 	for _, step := range a.steps {
@@ -278,7 +278,7 @@ func (l *lockable) requireSuccess(t *testing.T, a attack) {
 
 // requireRefused requires that an attack is refused, that no pod moves, and that a user with the permission may begin
 // it.
-func (l *lockable) requireRefused(t *testing.T, a attack) {
+func (l *lockable) requireRefused(t *testing.T, a wayPast) {
 	t.Helper()
 	w := l.newTarget(t, a.kind)
 	out, err := w.run(l, l.admin, a.steps[0])
