@@ -80,7 +80,7 @@ func TestLock_KeepsLabels_ThatSelectNamespaces(t *testing.T) {
 	const name = "slipway-guard-lock-namespaces"
 	for selector, want := range map[string]string{"": "['slipway.io/guard']",
 		"team=shop":                          "['slipway.io/guard', 'team']",
-		"team in (shop, pay),!stage":     "['slipway.io/guard', 'stage', 'team']",
+		"team in (shop, pay),!stage":         "['slipway.io/guard', 'stage', 'team']",
 		"slipway.io/guard=shop-guard":        "['slipway.io/guard']",
 		"kubernetes.io/metadata.name in (a)": "['kubernetes.io/metadata.name', 'slipway.io/guard']"} {
 		o := Options{}
