@@ -117,9 +117,9 @@ func (l *lockable) with(t *testing.T) *lockable {
 // install installs the guard of the namespaces and returns the output.
 func (l *lockable) install(t *testing.T, args ...string) string {
 	t.Helper()
-	code, out := runGuardCommand(t, l.Stack, l.Kubeconfig, append(args, "install", "--name", l.guard,
+	code, out := runGuardCommand(t, l.Stack, l.Kubeconfig, append([]string{"install", "--name", l.guard,
 		"--engine-identity", harness.EngineUser, "--namespace-selector",
-		fmt.Sprintf("kubernetes.io/metadata.name in (%s,%s)", l.Apps, l.doomed))...)
+		fmt.Sprintf("kubernetes.io/metadata.name in (%s,%s)", l.Apps, l.doomed)}, args...)...)
 	require.Zero(t, code, out)
 	return out
 }
