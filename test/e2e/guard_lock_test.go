@@ -110,7 +110,7 @@ func (l *lockable) testLocked(t *testing.T) {
 func (l *lockable) with(t *testing.T) *lockable {
 	t.Helper()
 	out := *l
-	out.Engine = l.Engine.WithT(t)
+	out.Engine = l.WithT(t)
 	return &out
 }
 
@@ -127,7 +127,7 @@ func (l *lockable) install(t *testing.T, args ...string) string {
 // grant makes the users: by the role admin of Kubernetes, and by deploy/rbac/override.yaml.
 func (l *lockable) grant(t *testing.T) {
 	t.Helper()
-	l.Stack.Grant(t, "override.yaml", l.Apps)
+	l.Grant(t, "override.yaml", l.Apps)
 	l.Kubectl("create", "clusterrole", l.admin, "--verb", "get,patch,update", "--resource", "namespaces",
 		"--resource-name", l.Apps)
 	t.Cleanup(func() {
