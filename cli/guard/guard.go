@@ -27,7 +27,7 @@ import (
 const long = `Install, show and remove the guard: admission policies in the API server that protect the fields that
 running releases have borrowed. If another client changes such a field, the API server restores it and accepts the rest
 of the request. Changes of slipway.io labels and annotations are rejected. Deletion, scaling and status updates are
-never affected.
+affected only by the lock (install --lock).
 
 The command also installs the gate: if another client changes the pod template of a workload that a Rollout names, no
 pods are replaced until the engine releases the change.

@@ -29,6 +29,10 @@ v1alpha1 need one for conversion. With --webhook-service or --webhook-url, and t
 command registers both: in the configuration slipway-gate-<engine namespace>, and in the definition of Rollouts. Without
 validating admission policies it also registers slipway-authors-<engine namespace>, which checks authors of Rollouts.
 
+With --lock, the gate is a wall: taking an object over for repair, the size 0 and the deletion of a workload that a
+release or a Rollout holds, and the labels that take a namespace out of the guard need the permission override on
+releases.slipway.io (deploy/rbac/override.yaml). Without it, an earlier lock is removed.
+
 The label slipway.io/guard=off switches the guard off in a namespace. Namespaces with the label slipway.io/guard are
 skipped, unless --namespace-selector selects by that label.`
 
@@ -37,10 +41,10 @@ const fieldManager = "slipway-guard"
 
 type installOptions struct {
 	*options
-	identities, objects []string
-	namespaces          string
-	dryRun, noGate      bool
-	webhooks            webhookOptions
+	identities, objects  []string
+	namespaces           string
+	dryRun, noGate, lock bool
+	webhooks             webhookOptions
 }
 
 func installCommand(a *app.App, shared *options) *cobra.Command {
@@ -79,6 +83,8 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 		"be repeated")
 	f.BoolVar(&o.noGate, "no-gate", false, "do not install the gate: a changed pod template replaces pods "+
 		"immediately, even if a Rollout names the workload")
+	f.BoolVar(&o.lock, "lock", false, "refuse what would get past the guard and the gate to users without the "+
+		"permission override on releases.slipway.io")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the policies in version v1 without applying them; with "+
 		"--webhook-service or --webhook-url also the webhooks and the definition of Rollouts")
 	o.webhooks.register(f)
@@ -87,7 +93,7 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 
 // guardOptions returns the guard's options from the flags.
 func (o installOptions) guardOptions() (guard.Options, error) {
-	wanted := guard.Options{Name: o.name, Identities: o.identities, NoGate: o.noGate}
+	wanted := guard.Options{Name: o.name, Identities: o.identities, NoGate: o.noGate, Lock: o.lock}
 	err := guard.CheckIdentities(o.identities)
 	if err != nil {
 		return wanted, app.Usagef("--engine-identity %v", err)
@@ -111,6 +117,10 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options,
 		return &app.ExitError{Code: app.ExitFailure}
 	}
 	if err := c.checkNoKruise(ctx, wanted); err != nil {
+		return err
+	}
+	wasLocked, err := c.checkLock(ctx, wanted)
+	if err != nil {
 		return err
 	}
 	before, err := c.installedGuard(ctx, wanted.Name)
@@ -137,6 +147,7 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options,
 	if dropped := wanted.Dropped(before.Identities); len(dropped) > 0 {
 		a.Printf(a.Out, "WARNING      %s\n", render.OneLine(droppedText(dropped)))
 	}
+	printUnlocked(a, wasLocked, wanted)
 	installed, err := c.installed(ctx, wanted.Name)
 	for _, i := range installed {
 		c.print(a, i, wanted)
@@ -241,7 +252,8 @@ func (c *cluster) status(a *app.App, all []guard.Installed, hooks bool) error {
 // print prints one installation and reports whether it guards everything.
 func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (complete bool) {
 	printIdentities(a, i.Identities, i.Written)
-	a.Printf(a.Out, "namespaces   %s\n\n", render.OneLine(metav1.FormatLabelSelector(i.Namespaces)))
+	a.Printf(a.Out, "namespaces   %s\n", render.OneLine(metav1.FormatLabelSelector(i.Namespaces)))
+	a.Printf(a.Out, "locked       %s\n\n", lockState(i))
 	complete = true
 	table := render.NewTable("KIND", "GUARDED", "VERSION", "FIELDS")
 	for _, kind := range c.kindsOf(i) {
@@ -289,6 +301,9 @@ func (c *cluster) kindsOf(i guard.Installed) []string {
 	}
 	if c.hasRollouts {
 		kinds = append(kinds, guard.AuthorsChecked)
+	}
+	if i.Locked() {
+		kinds = append(kinds, guard.LockParts()...)
 	}
 	more := slices.DeleteFunc(slices.Sorted(maps.Keys(i.Version)), func(kind string) bool {
 		return slices.Contains(kinds, kind)

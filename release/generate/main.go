@@ -33,6 +33,8 @@ func generate(what, file string) error {
 	switch what {
 	case "guard":
 		body, err = guard.YAML(guard.Policies(guard.Options{}, "v1", "v1"))
+	case "lock":
+		body, err = guard.YAML(guard.LockPolicies(guard.Options{}, "v1"))
 	case "gate":
 		body, err = gateWebhooks()
 	case "rollouts":

@@ -28,6 +28,7 @@ import (
 )
 
 //go:generate go run ../generate guard ../../deploy/guard/policies.yaml
+//go:generate go run ../generate lock ../../deploy/guard/lock.yaml
 //go:generate go run ../generate gate ../../deploy/guard/webhooks.yaml
 
 const (
@@ -64,6 +65,8 @@ type Options struct {
 	Namespaces *metav1.LabelSelector
 	// Custom are further kinds that scripts change, in addition to Istio's.
 	Custom []traffic.Kind
+	// Lock adds the lock: what would get past the guard and the gate needs the permission Override.
+	Lock bool
 	// NoGate omits the gate, which holds changes of the workloads that Rollouts name.
 	NoGate bool
 	// NoRollouts omits the policies that refer to Rollouts: the cluster has no definition of them, or it belongs to
@@ -96,6 +99,9 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 		}
 		if !o.NoRollouts {
 			out = append(out, o.validating(validating, authorsName, o.authorsSpec())...)
+		}
+		if o.Lock {
+			out = append(out, LockPolicies(o, validating)...)
 		}
 	}
 	return out
@@ -140,10 +146,16 @@ const validatingPolicy = "ValidatingAdmissionPolicy"
 // validating returns a validating policy and its binding.
 func (o Options) validating(version, name string,
 	spec *admission.ValidatingAdmissionPolicySpec) []*unstructured.Unstructured {
+	return o.bound(version, name, spec, admission.ValidatingAdmissionPolicyBindingSpec{MatchResources: o.namespaces()})
+}
+
+// bound returns a validating policy that denies, and its binding.
+func (o Options) bound(version, name string, spec *admission.ValidatingAdmissionPolicySpec,
+	binding admission.ValidatingAdmissionPolicyBindingSpec) []*unstructured.Unstructured {
+	binding.PolicyName = o.Name + "-" + name
+	binding.ValidationActions = []admission.ValidationAction{admission.Deny}
 	return []*unstructured.Unstructured{o.object(version, validatingPolicy, name, spec),
-		o.object(version, validatingPolicy+"Binding", name, &admission.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: o.Name + "-" + name, ValidationActions: []admission.ValidationAction{admission.Deny},
-			MatchResources: o.namespaces()})}
+		o.object(version, validatingPolicy+"Binding", name, &binding)}
 }
 
 // namespaces returns the namespaces that a binding applies to.

@@ -109,6 +109,9 @@ func (i Installed) outdated(objects []unstructured.Unstructured) []string {
 // guardedBy returns what a policy of an installation guards.
 func guardedBy(name string, policy unstructured.Unstructured) string {
 	guarded := strings.TrimPrefix(policy.GetName(), name+"-")
+	if part, is := strings.CutPrefix(guarded, lockPrefix); is {
+		return cmp.Or(lockedPart(part), guarded)
+	}
 	for prefix, title := range map[string]string{gatePrefix: gatedKind, namedPrefix: namedKind} {
 		if kind, is := strings.CutPrefix(guarded, prefix); is {
 			return title + kind
@@ -141,9 +144,10 @@ func within(want, have any) bool {
 // Options returns the options with which to install the installation again.
 func (i Installed) Options() Options {
 	o := Options{Name: i.Name, Identities: slices.Clone(i.Identities), Namespaces: i.Namespaces.DeepCopy()}
-	o.NoGate = !i.Gates()
+	o.NoGate, o.Lock = !i.Gates(), i.Locked()
+	known := slices.Concat(Kinds(), Gated(true), LockParts())
 	for name := range i.Version {
-		if name != AuthorsChecked && !slices.Contains(Kinds(), name) && !slices.Contains(Gated(true), name) {
+		if name != AuthorsChecked && !slices.Contains(known, name) {
 			resource, group, _ := strings.Cut(name, ".")
 			o.Custom = append(o.Custom, traffic.CustomKind(group, resource))
 		}
@@ -269,7 +273,7 @@ func Fields(name string, o Options) string {
 		}
 		return strings.Join(fields, ", ")
 	}
-	return ""
+	return lockedFields(name)
 }
 
 // dottedPath returns a JSON Pointer as a dotted path.

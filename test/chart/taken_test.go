@@ -279,11 +279,11 @@ func TestLongMissingCentrePermission_IsReported(t *testing.T) {
 	}
 }
 
-// centreRules returns the rules that do not belong to a party, an approver or a guard reader.
+// centreRules returns the rules that do not belong to a party, an approver, a guard reader or a repairer.
 func (i *installation) centreRules() []grantedRule {
 	return slices.DeleteFunc(i.grantedRules(), func(r grantedRule) bool {
 		return strings.HasPrefix(r.roleSuffix(), "-party") || r.roleSuffix() == "-rollout-approver" ||
-			r.roleSuffix() == "-guard-reader"
+			r.roleSuffix() == "-guard-reader" || r.roleSuffix() == "-override"
 	})
 }
 

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -100,6 +102,7 @@ func TestInvalidValues_AreReported(t *testing.T) {
 			"at '/guard/identities/0'"},
 		{"SelectorWithoutGuard", "guard.namespaceSelector.matchLabels.team=shop",
 			"guard.namespaceSelector has no effect without guard.install"},
+		{"LockWithoutGuard", "guard.lock=true", "guard.lock has no effect without guard.install"},
 		{"GateWithoutRollouts", "guard.install=true,crds.kruise=false",
 			"guard.gate needs the definition of Rollouts, which crds.kruise: false leaves out"},
 		{"ServersWithoutAccount", "serviceAccount.create=false,serviceAccount.name=a",
@@ -229,18 +232,25 @@ func TestChartGuard_EqualsGuardOfCommand(t *testing.T) {
 	t.Parallel()
 	identities := []string{"system:serviceaccount:slipway-party:slipway-party",
 		"system:serviceaccount:team-a:blue-slipway"}
+	team := map[string]any{"matchLabels": map[string]any{"team": "shop"}}
+	teamSelector, err := metav1.ParseToLabelSelector("team=shop")
+	require.NoError(t, err)
 	for name, c := range map[string]struct {
-		gate    bool
+		values  map[string]any
 		options guard.Options
 	}{
-		"Complete":    {true, guard.Options{}},
-		"WithoutGate": {false, guard.Options{NoGate: true}},
+		"Complete":    {nil, guard.Options{}},
+		"WithoutGate": {map[string]any{"gate": false}, guard.Options{NoGate: true}},
+		"Locked":      {map[string]any{"lock": true}, guard.Options{Lock: true}},
+		"LockedTeam": {map[string]any{"lock": true, "namespaceSelector": team},
+			guard.Options{Lock: true, Namespaces: teamSelector}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.options.Name, c.options.Identities = "blue-slipway-team-a-guard", identities
-			file := values(t, map[string]any{"guard": map[string]any{"install": true, "gate": c.gate,
-				"identities": identities[:1]}})
+			chosen := map[string]any{"install": true, "identities": identities[:1]}
+			maps.Copy(chosen, c.values)
+			file := values(t, map[string]any{"guard": chosen})
 			rendered := objectsOf(t, mustHelm(t, "template", "blue", chartDir(), "--namespace", "team-a", "--values",
 				file))
 			wanted := guard.Policies(c.options, "v1", "v1")

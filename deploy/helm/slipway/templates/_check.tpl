@@ -17,6 +17,7 @@
 {{- $registers := and (include "slipway.hasWebhook" .) $v.rbac.byServer -}}
 {{- if and $v.guard.identities (not $v.guard.install) (not $registers) -}}{{- fail "guard.identities has no effect without guard.install: true" -}}{{- end -}}
 {{- if and $v.guard.namespaceSelector (not $v.guard.install) -}}{{- fail "guard.namespaceSelector has no effect without guard.install: true" -}}{{- end -}}
+{{- if and $v.guard.lock (not $v.guard.install) -}}{{- fail "guard.lock has no effect without guard.install: true" -}}{{- end -}}
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
 {{- fail "serviceAccount.create is false: set serviceAccount.name to an existing account" -}}
 {{- end -}}
