@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/guard"
 )
 
@@ -21,6 +22,8 @@ type Protection struct {
 	Unknown string
 	// User is the user name of this process; "" if it is unknown.
 	User string
+	// Authors are the checks of the authors of Rollouts and TrafficRoutings.
+	Authors []author.Check
 }
 
 // ProtectionReader reads the Protection of a cluster. Its callers share what was read for a while. A nil reader knows
@@ -63,6 +66,7 @@ func (r *ProtectionReader) read(ctx context.Context) (p Protection, err error) {
 	if err != nil && !IsAny(err, Forbidden, Refused) {
 		return p, err
 	}
+	p.Authors = guard.AuthorChecks(objects, p.Webhooks)
 	review, err := r.cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
 		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err == nil {

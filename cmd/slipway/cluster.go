@@ -39,14 +39,11 @@ var homeModule = fx.Module("home",
 		func(config *rest.Config, s settings.Settings) (*store.Store, error) {
 			return store.New(config, s.Namespace, s.ServingNamespace)
 		},
-		func(home *store.Store, temporal client.Client, reader *versions.Reader, authors *kube.Authors,
-			s settings.Settings) *centre.Activities {
+		func(home *store.Store, temporal client.Client, reader *versions.Reader,
+			protection *kube.ProtectionReader, s settings.Settings) *centre.Activities {
 			a := centre.NewActivities(home, temporal, reader, s.RecordLimit)
-			a.CheckAuthors(authors.Unchecked, s.RequireGate)
+			a.CheckAuthors(protection.Unchecked, s.RequireGate)
 			return a
-		},
-		func(typed kube.Typed, objects dynamic.Interface) *kube.Authors {
-			return kube.NewAuthors(kube.NewCluster(typed, objects, nil))
 		},
 		newOtherReleaser,
 	),
@@ -75,7 +72,6 @@ type controllerParts struct {
 	BackendParts
 	Typed      kube.Typed
 	Objects    dynamic.Interface
-	Authors    *kube.Authors
 	Protection *kube.ProtectionReader
 }
 
@@ -84,7 +80,7 @@ type controllerParts struct {
 var rolloutControllersModule = fx.Module("rollout-controllers",
 	fx.Invoke(func(lc fx.Lifecycle, p controllerParts) {
 		options := rolloutcontroller.Options{
-			Unchecked:  p.Authors.Unchecked,
+			Unchecked:  p.Protection.Unchecked,
 			Events:     p.Typed.CoreV1(),
 			Namespaces: p.Settings.WatchNamespaces,
 			Served: func(resource schema.GroupVersionResource) bool {

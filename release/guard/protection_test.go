@@ -140,13 +140,13 @@ func TestProtection_NamesWhatDoesNotKnowAnAccount(t *testing.T) {
 		return p
 	}
 	off := map[string]string{LabelGuard: NamespaceOff}
-	require.Empty(t, find(listed).Unlisted(worker, "shop", nil))
-	require.Equal(t, []string{"the guard theirs"}, find(listed, other).Unlisted(worker, "shop", nil))
-	require.Empty(t, find(other).Unlisted(worker, "shop", off), "a namespace that opts out")
+	require.Empty(t, find(listed).Unlisted(worker, nil))
+	require.Equal(t, []string{"the guard theirs"}, find(listed, other).Unlisted(worker, nil))
+	require.Empty(t, find(other).Unlisted(worker, off), "a namespace that opts out")
 	hooks := Webhooks(Options{Name: "gate", Identities: other.Identities}, admission.WebhookClientConfig{})
 	gated := Protection{Webhooks: []admission.MutatingWebhookConfiguration{*hooks}}
-	require.Equal(t, []string{"the gate's webhook gate"}, gated.Unlisted(worker, "shop", nil))
-	require.Empty(t, gated.Unlisted(other.Identities[0], "shop", nil))
+	require.Equal(t, []string{"the gate's webhook gate"}, gated.Unlisted(worker, nil))
+	require.Empty(t, gated.Unlisted(other.Identities[0], nil))
 	require.Empty(t, UnlistedReason(worker, nil))
 	require.Contains(t, UnlistedReason(worker, []string{"the guard theirs"}), "the guard theirs of this cluster doesn't "+
 		"know this worker's account "+worker+" and would undo what it writes: run `slipway guard install` with "+
