@@ -55,9 +55,9 @@ type Options struct {
 	Served func(resource schema.GroupVersionResource) bool
 	// OtherController returns which other controller on the home cluster releases the workloads of Rollouts.
 	OtherController func(ctx context.Context) (reference.OtherController, error)
-	// Protection returns what the API server does to edits, as it was at most fresh ago, or why that is unknown: whether
-	// it records the names of users. With RequireGate, commands in the status of a Rollout are refused where it does not
-	// record who sends them.
+	// Protection returns what the API server does to edits, as it was at most fresh ago, or why that is unknown:
+	// whether it records the names of users. With RequireGate, commands in the status of a Rollout are refused where it
+	// does not record who sends them.
 	Protection  func(ctx context.Context, fresh time.Duration) (p guard.Protection, unknown string, err error)
 	RequireGate bool
 	Log         *slog.Logger

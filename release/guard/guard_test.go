@@ -88,7 +88,8 @@ func TestOnlyEditsAreGuarded(t *testing.T) {
 		for _, rule := range rules {
 			want := []any{"UPDATE"}
 			// these concern new workloads too: their label, and the name of a user on them
-			if strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) || o.GetName() == "slipway-guard-"+changerName {
+			if strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) ||
+				o.GetName() == "slipway-guard-"+changerName {
 				want = []any{"CREATE", "UPDATE"}
 			}
 			require.Equal(t, want, rule.(map[string]any)["operations"])
