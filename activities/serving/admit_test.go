@@ -121,10 +121,10 @@ func (s *site) as(stack harness.Stack, readsNamespace bool) {
 	s.t.Helper()
 	ctx, roles := s.t.Context(), s.kube.RbacV1().Roles(s.domain)
 	if s.config.Impersonate.UserName == "" {
-		account := stack.Grant(s.t, "party.yaml", s.domain)
+		stack.Grant(s.t, "party.yaml", s.domain)
 		stack.Grant(s.t, "party-servings.yaml", s.domain)
 		s.config = rest.CopyConfig(s.config)
-		s.config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + s.domain + ":" + account,
+		s.config.Impersonate = rest.ImpersonationConfig{UserName: harness.PartyUser(s.domain),
 			Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	}
 	if !readsNamespace {

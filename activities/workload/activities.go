@@ -52,7 +52,8 @@ type Options struct {
 	Packages Packages
 	// Policy is what the party allows in pod templates that releases write.
 	Policy podpolicy.Policy
-	// Protection reads what the API server does to writes of this worker; nil: the activities have a reader of their own.
+	// Protection reads what the API server does to writes of this worker; nil: the activities have a reader of their
+	// own.
 	Protection *kube.ProtectionReader
 }
 

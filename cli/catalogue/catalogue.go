@@ -168,14 +168,15 @@ func describeParty(a *app.App, p client.PartyState) error {
 	}
 	table := render.NewTable("WORKER", "HOST", "BUILD", "UP", "LAST SEEN", "POLICY", "GUARD", "ACCOUNT")
 	for _, w := range p.Workers {
-		table.Add(w.Identity, w.Host, w.Build, a.Age(w.StartedAt), a.Age(w.LastSeenAt), w.Policy, string(w.Guard), w.Account)
+		table.Add(w.Identity, w.Host, w.Build, a.Age(w.StartedAt), a.Age(w.LastSeenAt), w.Policy, string(w.Guard),
+			w.Account)
 	}
 	a.Printf(a.Out, "\n%s", table)
 	for _, w := range p.Workers {
 		if w.Guard == party.GuardUnlisted {
 			a.Printf(a.Out, "\nThe guard of its cluster did not know the account of worker %s when it started: its "+
-				"releases are refused. Run `slipway guard install` there with --engine-identity %s, and with those of the cluster's other "+
-				"engines and parties.\n", render.OneLine(w.Identity), render.OneLine(w.Account))
+				"releases are refused. Run `slipway guard install` there with --engine-identity %s, and with those of "+
+				"the cluster's other engines and parties.\n", render.OneLine(w.Identity), render.OneLine(w.Account))
 		}
 	}
 	return nil

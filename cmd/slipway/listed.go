@@ -33,8 +33,8 @@ func newListing(protection *kube.ProtectionReader, s settings.Settings, log *slo
 }
 
 const (
-	// listingPatience is how long a worker that is not listed is given to be: a process that may install the guard lists
-	// itself when it starts.
+	// listingPatience is how long a worker that is not listed is given to be: a process that may install the guard
+	// lists itself when it starts.
 	listingPatience = 5 * time.Second
 	// listingTimeout is how long the workers wait for the answer before they take work.
 	listingTimeout = 15 * time.Second
@@ -101,13 +101,13 @@ func (l *listing) report(ctx context.Context) {
 		l.log.ErrorContext(ctx, "the guard does not know the account of this worker: its releases are refused",
 			"account", account.User, "problem", unlisted)
 	case account.Guard == party.GuardUnknown:
-		l.log.InfoContext(ctx, "it is unknown whether guards know the account of this worker: it may not list admission "+
-			"policies (deploy/rbac/guard-reader.yaml)", "account", account.User)
+		l.log.InfoContext(ctx, "it is unknown whether guards know the account of this worker: it may not list "+
+			"admission policies (deploy/rbac/guard-reader.yaml)", "account", account.User)
 	}
 	if namespace := accountNamespace(account.User); slices.Contains(l.settings.WatchNamespaces, namespace) {
-		l.log.WarnContext(ctx, "the account of this worker is in a namespace that it releases in: who administers that "+
-			"namespace can act as the worker. Give the worker an account in a namespace of its own (deploy/rbac/party.yaml)",
-			"account", account.User, "namespace", namespace)
+		l.log.WarnContext(ctx, "the account of this worker is in a namespace that it releases in: those who administer "+
+			"that namespace can act as the worker. Give the worker an account in a namespace of its own "+
+			"(deploy/rbac/party.yaml)", "account", account.User, "namespace", namespace)
 	}
 }
 

@@ -62,8 +62,8 @@ func TestNames_Count_OnlyWhereRecorded(t *testing.T) {
 			"the gate is not installed for the namespace shop"},
 		"RequiredUnnamed": {"nor without a name", unnamed, guard.Protection{}, "", nil, true, "",
 			"the gate is not installed for the namespace shop"},
-		"RequiredUnknown": {"it is not known who sent it", approve, guard.Protection{}, "this worker may not list policies",
-			nil, true, "unverified: cfo", "is unknown: this worker may not list policies"},
+		"RequiredUnknown": {"it is not known who sent it", approve, guard.Protection{},
+			"this worker may not list policies", nil, true, "unverified: cfo", "is unknown: this worker may not list policies"},
 		"RequiredEdit": {"an edit is no command in the status", edit, guard.Protection{}, "", nil, true,
 			"unverified: cfo", ""},
 	} {

@@ -114,8 +114,8 @@ func (o Options) editorPolicy(version string) []*unstructured.Unstructured {
 	}, nil, hold.EditorPatch())
 }
 
-// changerPolicy returns the policy that replaces another user's name on a workload, as the one who changed its template,
-// by that of the client that writes it: also on a new workload, and on one that no Rollout names yet.
+// changerPolicy returns the policy that replaces another user's name on a workload, as the one who changed its
+// template, by that of the client that writes it: also on a new workload, and on one that no Rollout names yet.
 func (o Options) changerPolicy(version string) []*unstructured.Unstructured {
 	match := matching(workloads()...)
 	for i := range match.ResourceRules {

@@ -78,7 +78,7 @@ func TestInvalidValues_AreReported(t *testing.T) {
 		{"PartyInReleasedNamespace", "mode=party,party.name=alice",
 			"Install the chart in another namespace (--namespace slipway-party --create-namespace)"},
 		{"PartyInOneOfItsNamespaces", "mode=party,party.name=alice,watchNamespaces={shop,default}",
-			"who administers default could act as their account"},
+			"those who administer default could act as their account"},
 		{"PartyWithKuscia", "mode=party,party.name=alice,watchNamespaces={shop},kuscia.enabled=true",
 			"kuscia.enabled belongs to the engine"},
 		{"PartyWithRollouts", "mode=party,party.name=alice,watchNamespaces={shop},rollouts.enabled=true",

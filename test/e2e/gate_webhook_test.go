@@ -196,3 +196,25 @@ func TestGateWebhook_IsPublished_DependingOnSettingAndCluster(t *testing.T) {
 	_, err = configurations.Get(context.Background(), name, metav1.GetOptions{})
 	require.True(t, apierrors.IsNotFound(err), "a server without webhooks deletes an earlier server's configuration")
 }
+
+// The webhook holds until policies are installed: that the API server could have them is not enough.
+func TestLongGateWebhook_IsPublished_UntilPoliciesAreInstalled(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	s := harness.NewPrivateStack(t).Stack
+	s.InstallRollouts(t)
+	gate := &cliguard.Gate{Config: s.REST, Name: "slipway-gate-slipway", Mode: settings.GateAuto}
+	published := func() error {
+		_, err := gate.Publish(context.Background(), admission.WebhookClientConfig{URL: new("https://127.0.0.1:1/mutate")})
+		require.NoError(t, err)
+		_, err = s.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(context.Background(), gate.Name,
+			metav1.GetOptions{})
+		return err
+	}
+	require.NoError(t, published(), "nothing else holds workloads")
+	problems, err := gate.CheckPolicies(context.Background())
+	require.NoError(t, err)
+	require.NotContains(t, strings.Join(problems, "; "), "the gate is not installed", "the webhook holds")
+	s.InstallGuard(t)
+	require.True(t, apierrors.IsNotFound(published()), "policies hold now")
+}

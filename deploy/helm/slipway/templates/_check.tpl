@@ -83,7 +83,7 @@
 {{- $v := .Values -}}
 {{- if not $v.party.name -}}{{- fail "mode party runs the workers of one party: set party.name" -}}{{- end -}}
 {{- if has .Release.Namespace (fromJsonArray (include "slipway.watchNamespaces" .)) -}}
-{{- fail (printf "the workers of a party need a namespace that is not released: who administers %s could act as their account, whose edits the guard lets pass. Install the chart in another namespace (--namespace slipway-party --create-namespace), and name the released ones in watchNamespaces" .Release.Namespace) -}}
+{{- fail (printf "the workers of a party need a namespace that is not released: those who administer %s could act as their account, whose edits the guard lets pass. Install the chart in another namespace (--namespace slipway-party --create-namespace), and name the released ones in watchNamespaces" .Release.Namespace) -}}
 {{- end -}}
 {{- range $name, $on := dict "rollouts.enabled" $v.rollouts.enabled "kuscia.enabled" $v.kuscia.enabled "crds.byServer" $v.crds.byServer "rbac.byServer" $v.rbac.byServer
   "temporalSchema.enabled" $v.temporalSchema.enabled
