@@ -70,10 +70,11 @@ func accountOptions(s settings.Settings, as role, credentials *rest.Config, log 
 	return o
 }
 
-// accountNames returns the names that namespaces and objects of deploy/rbac have here.
+// accountNames returns the names that namespaces and objects of deploy/rbac have here. What those have in a party's
+// namespace are the scripts of the worker's own namespace.
 func accountNames(s settings.Settings) map[string]string {
 	return map[string]string{"slipway": s.Namespace, "cross-domain": s.ServingNamespace,
-		"kruise-rollout": "kruise-rollout", partyNamespace: partyNamespace,
+		"kruise-rollout": "kruise-rollout", partyNamespace: ownNamespace(s),
 		"slipway-gate-slipway": gates.GateOf(s.Namespace), "slipway-authors-slipway": gates.AuthorsOf(s.Namespace)}
 }
 
@@ -106,7 +107,7 @@ func accountManifests(s settings.Settings, as role) (all []account.Manifest) {
 
 // notOfAdministrators omits the scripts of the worker's own namespace if it is its tenants' too.
 func notOfAdministrators(s settings.Settings) []string {
-	if slices.Contains(s.WatchNamespaces, s.Namespace) {
+	if slices.Contains(s.WatchNamespaces, ownNamespace(s)) {
 		return []string{"slipway-own-scripts"}
 	}
 	return nil
