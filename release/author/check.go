@@ -16,7 +16,7 @@ import (
 type Check struct {
 	// Since is when it was created: the younger of policy and binding.
 	Since time.Time
-	// Token stands for these objects. It can't be known before they exist.
+	// Token identifies these objects. It can't be known before they exist.
 	Token string
 	// Namespaces are the namespaces that it applies to; nil: all.
 	Namespaces *metav1.LabelSelector

@@ -18,11 +18,13 @@ import (
 const (
 	// VerbPatch is what an author must be allowed to do with a referred object.
 	VerbPatch = "patch"
-	// VerbRefer on ResourceRefer of GroupRefer is the permission to refer to every object of a namespace. Servers have
-	// it for the TrafficRoutings of the HTTP API.
-	VerbRefer     = "refer"
+	// VerbRefer is the permission to refer to every object of a namespace. Servers have it for the TrafficRoutings of the
+	// HTTP API. ResourceRefer and GroupRefer are what it is on.
+	VerbRefer = "refer"
+	// ResourceRefer is the resource of VerbRefer.
 	ResourceRefer = "releases"
-	GroupRefer    = "slipway.io"
+	// GroupRefer is the API group of ResourceRefer.
+	GroupRefer = "slipway.io"
 	// AnnotationChecked requests with a new value that all references are checked again. With the token of a Check it
 	// proves that this has happened.
 	AnnotationChecked = "slipway.io/references-checked"

@@ -194,7 +194,7 @@ func warned(message, unchecked string) string {
 	return message + warning + unchecked
 }
 
-// warning stands between the message of a status and the warning about its authors.
+// warning separates the message of a status from the warning about its authors.
 const warning = ". Warning: "
 
 // Action is what to do about a TrafficRouting that a client created, edited or deleted while no release changes it.
