@@ -120,28 +120,52 @@ func parseKinds(names []string) ([]traffic.Kind, error) {
 }
 
 func removeCommand(a *app.App, o *options) *cobra.Command {
-	return &cobra.Command{
+	var engineNamespace string
+	command := &cobra.Command{
 		Use: "remove", Short: "Remove the guard", Args: cobra.NoArgs,
-		Long: "Remove the guard and the gate. Running releases continue: the engine still restores borrowed fields " +
-			"after a change by another client, but cannot prevent the change. A change of the pod template of a " +
-			"workload that a Rollout names replaces its pods immediately.",
+		Long: "Remove the guard and the gate, with the gate's webhook of the engine in --engine-namespace. Running " +
+			"releases continue: the engine still restores borrowed fields after a change by another client, but " +
+			"cannot prevent the change. A change of the pod template of a workload that a Rollout names replaces " +
+			"its pods immediately. The conversion of Rollouts stays.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			cluster, err := o.connect(c.Context())
 			if err != nil {
 				return err
 			}
 			n, err := cluster.remove(c.Context(), o.name, nil)
+			if err != nil {
+				return explain("remove", err)
+			}
+			hook, err := cluster.removeGate(c.Context(), guard.GateOf(engineNamespace))
 			switch {
 			case err != nil:
 				return explain("remove", err)
-			case n == 0:
+			case n == 0 && !hook:
 				a.Printf(a.Out, "The guard %s is not installed; nothing to remove\n", o.name)
-			default:
+			case n > 0:
 				a.Printf(a.Out, "The guard %s was removed\n", o.name)
+			}
+			if hook {
+				a.Printf(a.Out, "The gate's webhook %s was removed\n", guard.GateOf(engineNamespace))
 			}
 			return nil
 		},
 	}
+	registerEngineNamespace(command.Flags(), &engineNamespace)
+	return command
+}
+
+// removeGate deletes the configuration of the gate's webhook of one engine, and reports whether it existed. A user who
+// may not read webhook configurations can't have installed one.
+func (c *cluster) removeGate(ctx context.Context, name string) (existed bool, err error) {
+	found, err := c.Gates(ctx, name)
+	if apierrors.IsForbidden(err) || err == nil && len(found) == 0 {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, c.RemoveGate(ctx, name)
 }
 
 // remove deletes the policies and bindings of an installation, except those to keep, and returns how many it deleted.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -176,10 +177,14 @@ func describeGated(t *testing.T, e *harness.Engine, kind harness.Kind) *gated {
 // waitInForce waits until the API server would hold a change of the template.
 func (w *gated) waitInForce() {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool {
-		o, err := w.try(anna, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, w.image("v2"))
+	var o *unstructured.Unstructured
+	var err error
+	if !assert.Eventually(w.t, func() bool {
+		o, err = w.try(anna, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, w.image("v2"))
 		return err == nil && valueAt(o, w.hold.Pointer) == w.hold.Value
-	}, harness.Patience, harness.Tick, "the API server does not hold the workload")
+	}, harness.Patience, harness.Tick, "the API server does not hold the workload") {
+		w.t.Fatalf("the last edit: %v, error %v", o, err)
+	}
 }
 
 func (w *gated) image(version string) jsonpatch.Op {
