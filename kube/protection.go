@@ -87,13 +87,11 @@ type namespaceLabels struct {
 	known bool
 }
 
-// labelsAge is how long the labels of a namespace are used: they decide which guards apply.
-const labelsAge = time.Second
-
-// NamespaceLabels returns the labels of a namespace; known is false if this process may not read them.
-func (r *ProtectionReader) NamespaceLabels(ctx context.Context, name string) (of map[string]string, known bool,
-	err error) {
-	found, err := recent.Get(ctx, &r.answers, "namespace "+name, labelsAge,
+// NamespaceLabels returns the labels of a namespace as they were at most fresh ago; known is false if this process may
+// not read them.
+func (r *ProtectionReader) NamespaceLabels(ctx context.Context, name string, fresh time.Duration) (
+	of map[string]string, known bool, err error) {
+	found, err := recent.Get(ctx, &r.answers, "namespace "+name, fresh,
 		func(ctx context.Context) (namespaceLabels, error) { return r.readLabels(ctx, name) })
 	return found.of, found.known, err
 }
@@ -115,15 +113,16 @@ var namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")
 
 // Unlisted returns why the API server would undo what this process writes in a namespace, "" for one that is not known:
 // a guard, or the webhook of a gate, does not know its account. It returns "" if none does, or if this process may not
-// read them.
-func (r *ProtectionReader) Unlisted(ctx context.Context, namespace string, fresh time.Duration) (string, error) {
+// read them. The guards were read at most fresh ago, the labels of the namespace at most labels ago.
+func (r *ProtectionReader) Unlisted(ctx context.Context, namespace string, fresh, labels time.Duration) (string,
+	error) {
 	if r == nil {
 		return "", nil
 	}
 	var of map[string]string
 	var err error
 	if namespace != "" {
-		of, _, err = r.NamespaceLabels(ctx, namespace)
+		of, _, err = r.NamespaceLabels(ctx, namespace, labels)
 	}
 	if err != nil || of[guard.LabelGuard] == guard.NamespaceOff {
 		return "", err

@@ -223,15 +223,15 @@ func (a *Activities) do(ctx context.Context, p place, live traffic.Object, verb 
 	return nil
 }
 
-// guardAge is how long writes use what was read about the guard.
-const guardAge = 15 * time.Second
+// guardAge is how long writes use what was read about the guard, labelsAge how long the labels of a namespace.
+const guardAge, labelsAge = 15 * time.Second, time.Second
 
 // requireListed refuses a write that the API server would undo.
 func (a *Activities) requireListed(ctx context.Context, p place) error {
 	if a.options.Repairing {
 		return nil
 	}
-	reason, err := a.options.Protection.Unlisted(ctx, p.Namespace, guardAge)
+	reason, err := a.options.Protection.Unlisted(ctx, p.Namespace, guardAge, labelsAge)
 	if reason != "" {
 		return failure.New(failure.Refused, "%s: %s", p, reason)
 	}

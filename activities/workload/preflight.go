@@ -91,7 +91,8 @@ func (a *Activities) checkAll(ctx context.Context, checks []*check) error {
 		problem := asked.Lacks(needsOf(members))
 		if problem == "" {
 			var err error
-			if problem, err = a.unlisted(ctx, group.namespace, guardMaxAge); err != nil {
+			if problem, err = a.unlisted(ctx, group.namespace, guardMaxAge,
+				attempt.CacheAge(ctx)); err != nil {
 				return err
 			}
 		}

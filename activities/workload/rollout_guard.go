@@ -6,25 +6,26 @@ import (
 	"strings"
 	"time"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/guard"
 )
 
 // guardMaxAge is how long a check before a release uses what was read about the guard, guardStepAge how long the writes
-// of a release do.
-const guardMaxAge, guardStepAge = 10 * time.Second, 15 * time.Second
+// of a release do; these use the labels of a namespace for labelsStepAge.
+const guardMaxAge, guardStepAge, labelsStepAge = 10 * time.Second, 15 * time.Second, time.Second
 
 // unlisted returns why the API server would undo what this worker writes in a namespace, "" if it would not. The
 // objects that a user repairs are not guarded.
-func (a *Activities) unlisted(ctx context.Context, namespace string, fresh time.Duration) (string, error) {
+func (a *Activities) unlisted(ctx context.Context, namespace string, fresh, labels time.Duration) (string, error) {
 	if a.options.Repairing {
 		return "", nil
 	}
-	return a.protection.Unlisted(ctx, namespace, fresh)
+	return a.protection.Unlisted(ctx, namespace, fresh, labels)
 }
 
 // requireListed refuses a write that the API server would undo.
 func (t *job) requireListed(ctx context.Context) error {
-	reason, err := t.a.unlisted(ctx, t.workload.Namespace, guardStepAge)
+	reason, err := t.a.unlisted(ctx, t.workload.Namespace, guardStepAge, labelsStepAge)
 	if reason != "" {
 		return t.refuse("%s", reason)
 	}
@@ -34,7 +35,8 @@ func (t *job) requireListed(ctx context.Context) error {
 // checkGuard adds notices for what the rollout will borrow and the API server does not guard, unless the namespace opts
 // out.
 func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
-	labels, known, err := p.a.protection.NamespaceLabels(ctx, p.req.Workload.Namespace)
+	labels, known, err := p.a.protection.NamespaceLabels(ctx, p.req.Workload.Namespace,
+		attempt.CacheAge(ctx))
 	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
 		return err
 	}

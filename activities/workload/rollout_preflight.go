@@ -85,7 +85,7 @@ func (p *rolloutPreflight) run(ctx context.Context) error {
 	if !p.a.cluster.Serves(p.req.Workload.Namespace) {
 		return p.refuse("namespace", "this party's worker does not serve the namespace %s", p.req.Workload.Namespace)
 	}
-	unlisted, err := p.a.unlisted(ctx, p.req.Workload.Namespace, guardMaxAge)
+	unlisted, err := p.a.unlisted(ctx, p.req.Workload.Namespace, guardMaxAge, attempt.CacheAge(ctx))
 	if err != nil {
 		return err
 	}

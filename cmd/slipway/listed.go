@@ -73,7 +73,7 @@ func (l *listing) read(ctx context.Context) (account party.Account, unlisted str
 		released = []string{""}
 	}
 	for _, namespace := range released {
-		reason, err := l.protection.Unlisted(ctx, namespace, time.Second)
+		reason, err := l.protection.Unlisted(ctx, namespace, time.Second, time.Second)
 		if err != nil {
 			return account, "", err
 		}
