@@ -20,6 +20,7 @@ func partiesOfTheTests() []client.PartyState {
 			Reachable: party.Reachable, LastSeenAt: beforeP(3 * time.Second),
 			Reason: "worker w polls queue alice.own, last seen 3s ago",
 			Workers: []client.PartyWorker{{Identity: "w", Host: "node-1", Policy: "baseline",
+				Account: "system:serviceaccount:slipway-party:slipway-party", Guard: party.Unlisted,
 				StartedAt: before(time.Minute), LastSeenAt: before(3 * time.Second)}}},
 		{Name: "bob", Queue: "slipway.party.bob", CreatedAt: beforeP(2 * time.Hour), Reachable: party.Unreachable,
 			LastSeenAt: beforeP(10 * time.Minute),
@@ -50,8 +51,8 @@ workers poll queue: alice.own
 default namespace of workloads: shop
 labels: region=eu, tier=1
 
-WORKER   HOST     BUILD   UP      LAST SEEN   POLICY
-w        node-1   -       1m00s   3s          baseline
+WORKER   HOST     BUILD   UP      LAST SEEN   POLICY     GUARD      ACCOUNT
+w        node-1   -       1m00s   3s          baseline   unlisted   system:serviceaccount:slipway-party:slipway-party
 `}, slipway(t, api, "party", "get", "alice"))
 	require.Equal(t, outcome{out: "party bob is unreachable: the last worker of queue slipway.party.bob stopped " +
 		"responding\nworkers poll queue: slipway.party.bob\n"},

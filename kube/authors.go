@@ -19,8 +19,8 @@ const checksAge, differingAge = 10 * time.Second, time.Second
 const unknownChecks = "whether its authors may change the objects that it refers to is unknown: this engine's " +
 	"account may not read admission policies or namespaces (deploy/rbac/centre.yaml)"
 
-// Unchecked returns why nothing proves that the authors of an object may change what it refers to, and what to do; "" if
-// it is proved.
+// Unchecked returns why nothing proves that the authors of an object may change what it refers to, and what to do; ""
+// if it is proved.
 func (r *ProtectionReader) Unchecked(ctx context.Context, o author.Object) (string, error) {
 	why, err := r.judge(ctx, o, checksAge)
 	if err != nil || why == o.Shown {
@@ -40,7 +40,7 @@ func (r *ProtectionReader) judge(ctx context.Context, o author.Object, fresh tim
 	case len(p.Authors) == 0:
 		return author.Unchecked(o, nil, nil), nil
 	}
-	of, known, err := r.NamespaceLabels(ctx, o.Namespace)
+	of, known, err := r.NamespaceLabels(ctx, o.Namespace, fresh)
 	if err != nil || !known {
 		return unknownChecks, err
 	}

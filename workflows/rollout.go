@@ -264,7 +264,8 @@ var rolloutMenu = newMenu(commandOf, validateRolloutVerb,
 
 func commandOf(verb rollout.Verb, q RolloutVerbRequest) rollout.Command {
 	return rollout.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key,
-		Step: q.Step, Gate: q.Gate, To: q.To, ToStep: q.ToStep, Generation: q.Generation, State: q.ObjectState, Refuse: q.Refuse}
+		Step: q.Step, Gate: q.Gate, To: q.To, ToStep: q.ToStep, Generation: q.Generation, State: q.ObjectState,
+		Refuse: q.Refuse}
 }
 
 func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {

@@ -49,7 +49,7 @@ func (k Kind) Decide(e Edit) []jsonpatch.Op {
 func (d *decision) nameChanger() {
 	by, written := d.is.GetAnnotations()[gate.AnnotationBy]
 	before, there := d.old.GetAnnotations()[gate.AnnotationBy]
-	if written && by != d.edit.User && !(there && by == before) {
+	if written && by != d.edit.User && (!there || by != before) {
 		d.mark(gate.AnnotationBy, d.edit.User, true)
 	}
 }
