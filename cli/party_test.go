@@ -20,7 +20,7 @@ func partiesOfTheTests() []client.PartyState {
 			Reachable: party.Reachable, LastSeenAt: beforeP(3 * time.Second),
 			Reason: "worker w polls queue alice.own, last seen 3s ago",
 			Workers: []client.PartyWorker{{Identity: "w", Host: "node-1", Policy: "baseline",
-				Account: "system:serviceaccount:slipway-party:slipway-party", Guard: party.Unlisted,
+				Account: "system:serviceaccount:slipway-party:slipway-party", Guard: party.GuardUnlisted,
 				StartedAt: before(time.Minute), LastSeenAt: before(3 * time.Second)}}},
 		{Name: "bob", Queue: "slipway.party.bob", CreatedAt: beforeP(2 * time.Hour), Reachable: party.Unreachable,
 			LastSeenAt: beforeP(10 * time.Minute),
