@@ -54,8 +54,8 @@ labels: region=eu, tier=1
 WORKER   HOST     BUILD   UP      LAST SEEN   POLICY     GUARD      ACCOUNT
 w        node-1   -       1m00s   3s          baseline   unlisted   system:serviceaccount:slipway-party:slipway-party
 
-The guard of its cluster did not know the account of worker w when it started: its releases are refused. `+
-		"Run `slipway guard install` there with --engine-identity system:serviceaccount:slipway-party:slipway-party, and "+
+The guard of its cluster did not know the account of worker w when it started: its releases are refused. ` +
+		"Run `slipway guard install` there with --engine-identity system:serviceaccount:slipway-party:slipway-party, and " +
 		"with those of the cluster's other engines and parties.\n"}, slipway(t, api, "party", "get", "alice"))
 	require.Equal(t, outcome{out: "party bob is unreachable: the last worker of queue slipway.party.bob stopped " +
 		"responding\nworkers poll queue: slipway.party.bob\n"},
