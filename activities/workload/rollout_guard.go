@@ -35,8 +35,9 @@ func (t *job) requireListed(ctx context.Context) error {
 // checkGuard adds notices for what the rollout will borrow and the API server does not guard, unless the namespace opts
 // out.
 func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
+	// the labels that the check of the account has read
 	labels, known, err := p.a.protection.NamespaceLabels(ctx, p.req.Workload.Namespace,
-		attempt.CacheAge(ctx))
+		max(attempt.CacheAge(ctx), time.Since(p.begun)))
 	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
 		return err
 	}

@@ -54,7 +54,7 @@ func (a *Activities) preflightRollout(ctx context.Context, req rollout.Preflight
 	error) {
 	ctx, cancel := context.WithTimeout(kube.WithReadCache(ctx), preflightTimeout)
 	defer cancel()
-	p := &rolloutPreflight{a: a, req: req}
+	p := &rolloutPreflight{a: a, req: req, begun: time.Now()}
 	err := attempt.WithRecover(a.options.Logger.With("workload", req.Workload.String()), func() error {
 		return p.run(ctx)
 	})
@@ -68,6 +68,7 @@ func (a *Activities) preflightRollout(ctx context.Context, req rollout.Preflight
 type rolloutPreflight struct {
 	a      *Activities
 	req    rollout.PreflightRequest
+	begun  time.Time
 	result rollout.PreflightResult
 }
 

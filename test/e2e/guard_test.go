@@ -284,8 +284,8 @@ func testUnborrowedFields(t *testing.T, g *harness.Guard) {
 	e.Kubectl("-n", e.Apps, "delete", "deployment", "held")
 }
 
-// By default the guard lets the engine's service account of deploy/rbac edit everywhere, and that of a party's worker
-// in its own namespace.
+// By default the guard lets exactly the service accounts of deploy/rbac edit: administrators of a namespace can act as
+// every account in it.
 func TestGuard_AdmitsServiceAccounts_OfRBACManifests(t *testing.T) {
 	t.Parallel()
 	s := harness.SharedStack(t)
@@ -307,8 +307,9 @@ func TestGuard_AdmitsServiceAccounts_OfRBACManifests(t *testing.T) {
 		passes       bool
 	}{
 		{"the engine", "system:serviceaccount:slipway:slipway", true},
-		{"the party's worker", "system:serviceaccount:" + namespace + ":slipway-party", true},
-		{"another party's worker", "system:serviceaccount:default:slipway-party", false},
+		{"the party's worker", "system:serviceaccount:slipway-party:slipway-party", true},
+		{"an account of that name in the released namespace", "system:serviceaccount:" + namespace + ":slipway-party",
+			false},
 		{"another account", "system:serviceaccount:" + namespace + ":default", false},
 	} {
 		want := fmt.Sprint("v", i)
