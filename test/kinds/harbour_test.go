@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admission "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -75,7 +76,8 @@ type harbour struct {
 }
 
 func newHarbour(t *testing.T) *harbour {
-	lists := map[schema.GroupVersionResource]string{fleets: "FleetList", revisions: "ControllerRevisionList"}
+	lists := map[schema.GroupVersionResource]string{fleets: "FleetList", revisions: "ControllerRevisionList",
+		admission.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"): "MutatingWebhookConfigurationList"}
 	h := &harbour{t: t, kube: fake.NewClientset(pod("web-1", "aaa"), pod("web-2", "aaa"), pod("web-3", "aaa"),
 		pod("web-4", "aaa")), objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists,
 		fleet("x:1"), revision("web-aaa", "x:1", 1))}
