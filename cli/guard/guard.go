@@ -123,10 +123,10 @@ func removeCommand(a *app.App, o *options) *cobra.Command {
 	var engineNamespace string
 	command := &cobra.Command{
 		Use: "remove", Short: "Remove the guard", Args: cobra.NoArgs,
-		Long: "Remove the guard and the gate, with the gate's webhook of the engine in --engine-namespace. Running " +
-			"releases continue: the engine still restores borrowed fields after a change by another client, but " +
-			"cannot prevent the change. A change of the pod template of a workload that a Rollout names replaces " +
-			"its pods immediately. The conversion of Rollouts stays.",
+		Long: "Remove the guard and the gate; with --engine-namespace also the webhooks of that engine, except the " +
+			"conversion of Rollouts. Running releases continue: the engine still restores borrowed fields after a " +
+			"change by another client, but cannot prevent the change. A change of the pod template of a workload " +
+			"that a Rollout names replaces its pods immediately.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			cluster, err := o.connect(c.Context())
 			if err != nil {
@@ -136,36 +136,46 @@ func removeCommand(a *app.App, o *options) *cobra.Command {
 			if err != nil {
 				return explain("remove", err)
 			}
-			hook, err := cluster.removeGate(c.Context(), guard.GateOf(engineNamespace))
+			hooks, err := cluster.removeWebhooks(c.Context(), engineNamespace)
 			switch {
 			case err != nil:
 				return explain("remove", err)
-			case n == 0 && !hook:
+			case n == 0 && len(hooks) == 0:
 				a.Printf(a.Out, "The guard %s is not installed; nothing to remove\n", o.name)
 			case n > 0:
 				a.Printf(a.Out, "The guard %s was removed\n", o.name)
 			}
-			if hook {
-				a.Printf(a.Out, "The gate's webhook %s was removed\n", guard.GateOf(engineNamespace))
+			for _, hook := range hooks {
+				a.Printf(a.Out, "The webhook %s was removed\n", hook)
 			}
 			return nil
 		},
 	}
-	registerEngineNamespace(command.Flags(), &engineNamespace)
+	command.Flags().StringVar(&engineNamespace, "engine-namespace", "", "also remove the webhooks that install has "+
+		"registered for the engine in this `namespace`")
 	return command
 }
 
-// removeGate deletes the configuration of the gate's webhook of one engine, and reports whether it existed. A user who
-// may not read webhook configurations can't have installed one.
-func (c *cluster) removeGate(ctx context.Context, name string) (existed bool, err error) {
-	found, err := c.Gates(ctx, name)
-	if apierrors.IsForbidden(err) || err == nil && len(found) == 0 {
-		return false, nil
+// removeWebhooks deletes the configurations of the webhooks of an engine that exist, and returns their names. Without
+// the engine's namespace it deletes none: another guard may be removed.
+func (c *cluster) removeWebhooks(ctx context.Context, engineNamespace string) (removed []string, err error) {
+	if engineNamespace == "" {
+		return nil, nil
 	}
-	if err != nil {
-		return false, err
+	for _, name := range []string{guard.GateOf(engineNamespace), guard.AuthorsOf(engineNamespace)} {
+		found, err := c.Gates(ctx, name)
+		if err != nil {
+			return removed, err
+		}
+		if len(found) == 0 {
+			continue
+		}
+		if err := c.RemoveGate(ctx, name); err != nil {
+			return removed, err
+		}
+		removed = append(removed, name)
 	}
-	return true, c.RemoveGate(ctx, name)
+	return removed, nil
 }
 
 // remove deletes the policies and bindings of an installation, except those to keep, and returns how many it deleted.

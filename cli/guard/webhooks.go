@@ -39,13 +39,9 @@ func (o *webhookOptions) register(f *pflag.FlagSet) {
 		"namespace/name or namespace/name:port")
 	f.StringVar(&o.url, "webhook-url", "", "register the webhooks of the servers at this base `URL`")
 	f.StringVar(&o.caFile, "webhook-ca-file", "", "`file` with the CA of the servers' --webhook-cert-file")
-	registerEngineNamespace(f, &o.engineNamespace)
+	f.StringVar(&o.engineNamespace, "engine-namespace", "slipway", "`namespace` of the engine of these servers")
 	f.BoolVar(&o.gate, "webhook-gate", false, "hold workloads by a webhook also where admission policies do, and in "+
 		"the output of --dry-run")
-}
-
-func registerEngineNamespace(f *pflag.FlagSet, to *string) {
-	f.StringVar(to, "engine-namespace", "slipway", "`namespace` of the engine whose servers have the webhooks")
 }
 
 // webhooks are the webhooks of the servers of one engine.
