@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/kruise/v1alpha1"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -53,8 +54,10 @@ func TestLongGuardInstall_RegistersWebhooksOfServers(t *testing.T) {
 	w.Subject(w.kind, w.name, nil)
 	w.createRollout(w.name)
 	w.waitInForce()
-	w.requireHeld(w.edit(anna, w.image("v2")), heldValues[w.kind].original, anna, "the webhook holds it")
-	w.requireOldPods(harness.SubjectSize)
+	held := w.edit(anna, w.image("v2"))
+	require.Equal(t, w.hold.Value, valueAt(held, w.hold.Pointer), "the webhook holds it")
+	require.Equal(t, heldValues[w.kind].original, held.GetAnnotations()[gate.AnnotationHeld])
+	require.Equal(t, anna, held.GetAnnotations()[gate.AnnotationBy])
 	alpha, err := e.Dynamic(t).Resource(v1beta1.Resource.GroupResource().WithVersion(v1alpha1.GroupVersion.Version)).
 		Namespace(e.Apps).Get(context.Background(), w.name, metav1.GetOptions{})
 	require.NoError(t, err)
