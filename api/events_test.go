@@ -225,7 +225,8 @@ func TestLongEventStreams_AreLimited_WhenTenThousandRequested(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[int]int{http.StatusOK: 1000, http.StatusTooManyRequests: 9000}, answers)
-	require.Equal(t, plan.TaskRunning, e.task(id).State, "the task can be read")
+	require.Eventually(t, func() bool { return e.task(id).State == plan.TaskRunning }, waitTimeout, pollInterval,
+		"the task is read and continues")
 	leave()
 	require.Eventually(t, func() bool {
 		response, err := http.DefaultClient.Do(e.request(t.Context(), http.MethodGet, "/api/v1/tasks/"+id+"/events",
