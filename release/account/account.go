@@ -52,7 +52,7 @@ type Manifest struct {
 	Optional bool
 }
 
-// released is the namespace in the manifests that stands for those in which an account releases.
+// released is the namespace of the manifests that is replaced by those in which an account releases.
 const released = "shop"
 
 // The kinds of roles and bindings.

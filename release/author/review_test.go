@@ -37,7 +37,7 @@ func TestReview(t *testing.T) {
 		may                 []string
 		says                string
 	}{
-		"Denied": {"A user who may not change the object is refused, and told the object.", "", rollout(web), nil,
+		"Denied": {"A user who may not change the object is refused, with the name of the object.", "", rollout(web), nil,
 			"user anna may not patch ingresses.networking.k8s.io web in namespace shop, to which Rollout web refers"},
 		"Allowed": {"One who may passes.", "", rollout(web), []string{"patch ingresses.networking.k8s.io web"}, ""},
 		"Half": {"All are asked for.", "", rollout(web, route), []string{"patch ingresses.networking.k8s.io web"},
