@@ -26,19 +26,9 @@ type Authors struct {
 
 // NewAuthors returns the endpoint, for clusters without validating admission policies.
 func NewAuthors(a Authors) Endpoint {
-	reviewer := func(ctx context.Context) author.Reviewer {
+	handler := editReviews("make the object smaller", func(ctx context.Context) reviewer {
 		return author.Reviewer{Engine: a.Engine,
 			May: func(question authorization.SubjectAccessReviewSpec) (bool, error) { return a.May(ctx, question) }}
-	}
-	handler := &reviews{most: maxReview, room: editsInMemory, work: editsDecoded, timeout: maxTimeout,
-		advice: "make the object smaller",
-		review: func(ctx context.Context, request []byte) ([][]byte, error) {
-			answer, err := reviewer(ctx).Review(request)
-			return [][]byte{answer}, err
-		},
-		refuse: func(ctx context.Context, beginning []byte, why string) ([][]byte, error) {
-			answer, err := reviewer(ctx).Refuse(beginning, why)
-			return [][]byte{answer}, err
-		}}
+	})
 	return Endpoint{Path: PathAuthors, Handler: handler, Certificate: true, Publish: a.Publish}
 }

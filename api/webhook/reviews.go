@@ -156,3 +156,24 @@ func write(w http.ResponseWriter, answer [][]byte, err error) {
 		}
 	}
 }
+
+// reviewer answers the reviews of edits. Refuse answers one that isn't read to its end, from its beginning; why says
+// why, and what to do.
+type reviewer interface {
+	Review(request []byte) (answer []byte, err error)
+	Refuse(beginning []byte, why string) (answer []byte, err error)
+}
+
+// editReviews returns the handler of the reviews of edits. advice is what to do about an object whose review is too
+// large.
+func editReviews(advice string, decider func(context.Context) reviewer) *reviews {
+	return &reviews{most: maxReview, room: editsInMemory, work: editsDecoded, timeout: maxTimeout, advice: advice,
+		review: func(ctx context.Context, request []byte) ([][]byte, error) {
+			answer, err := decider(ctx).Review(request)
+			return [][]byte{answer}, err
+		},
+		refuse: func(ctx context.Context, beginning []byte, why string) ([][]byte, error) {
+			answer, err := decider(ctx).Refuse(beginning, why)
+			return [][]byte{answer}, err
+		}}
+}

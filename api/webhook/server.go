@@ -315,7 +315,7 @@ const listsAtOnce = 2
 // NewGate returns the endpoint that holds changes of workloads, for clusters without mutating admission policies.
 func NewGate(g Gate) Endpoint {
 	lists := semaphore.NewWeighted(listsAtOnce)
-	reviewer := func(ctx context.Context) hold.Reviewer {
+	decider := func(ctx context.Context) reviewer {
 		return hold.Reviewer{Engine: g.Engine, Rollouts: func(namespace string) ([]v1beta1.Rollout, error) {
 			if lists.Acquire(ctx, 1) != nil {
 				return nil, errBusy
@@ -324,15 +324,7 @@ func NewGate(g Gate) Endpoint {
 			return g.Rollouts(ctx, namespace)
 		}}
 	}
-	handler := &reviews{most: maxReview, room: editsInMemory, work: editsDecoded, timeout: maxTimeout,
-		advice: "make the workload smaller, for instance by moving large values into a ConfigMap",
-		review: func(ctx context.Context, request []byte) ([][]byte, error) {
-			answer, err := reviewer(ctx).Review(request)
-			return [][]byte{answer}, err
-		},
-		refuse: func(ctx context.Context, beginning []byte, why string) ([][]byte, error) {
-			answer, err := reviewer(ctx).Refuse(beginning, why)
-			return [][]byte{answer}, err
-		}}
+	handler := editReviews("make the workload smaller, for instance by moving large values into a ConfigMap",
+		decider)
 	return Endpoint{Path: PathMutate, Handler: handler, Certificate: true, Publish: g.Publish}
 }
