@@ -6,6 +6,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/recent"
@@ -81,19 +82,31 @@ func (r *ProtectionReader) Guards(ctx context.Context, fresh time.Duration) (gua
 	return p.Protection, p.Unknown, err
 }
 
-// namespaceLabels are the labels of a namespace; known is false if this process may not read them.
+// namespaceLabels are the labels of a namespace; known is false if this process may not read them, or if there is no
+// such namespace: missing.
 type namespaceLabels struct {
-	of    map[string]string
-	known bool
+	of             map[string]string
+	known, missing bool
 }
 
 // NamespaceLabels returns the labels of a namespace as they were at most fresh ago; known is false if this process may
 // not read them.
 func (r *ProtectionReader) NamespaceLabels(ctx context.Context, name string, fresh time.Duration) (
 	of map[string]string, known bool, err error) {
-	found, err := recent.Get(ctx, &r.answers, "namespace "+name, fresh,
-		func(ctx context.Context) (namespaceLabels, error) { return r.readLabels(ctx, name) })
+	found, err := r.namespace(ctx, name, fresh)
 	return found.of, found.known, err
+}
+
+// MissesNamespace reports whether the cluster had no namespace of this name, at most fresh ago. It is false if this
+// process may not read it, or if the cluster does not answer.
+func (r *ProtectionReader) MissesNamespace(ctx context.Context, name string, fresh time.Duration) bool {
+	found, err := r.namespace(ctx, name, fresh)
+	return err == nil && found.missing
+}
+
+func (r *ProtectionReader) namespace(ctx context.Context, name string, fresh time.Duration) (namespaceLabels, error) {
+	return recent.Get(ctx, &r.answers, "namespace "+name, fresh,
+		func(ctx context.Context) (namespaceLabels, error) { return r.readLabels(ctx, name) })
 }
 
 func (r *ProtectionReader) readLabels(ctx context.Context, name string) (namespaceLabels, error) {
@@ -102,7 +115,9 @@ func (r *ProtectionReader) readLabels(ctx context.Context, name string) (namespa
 	namespace, err := r.cluster.Get(ctx, Ref{Resource: namespacesResource, Name: name})
 	switch {
 	case err == nil:
-		return namespaceLabels{namespace.GetLabels(), true}, nil
+		return namespaceLabels{of: namespace.GetLabels(), known: true}, nil
+	case apierrors.IsNotFound(err):
+		return namespaceLabels{missing: true}, nil
 	case IsAny(err, Forbidden, Refused, Missing):
 		return namespaceLabels{}, nil
 	}

@@ -16,7 +16,6 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/kube"
-	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/operation"
@@ -80,8 +79,6 @@ type Activities struct {
 	events   *events
 	// protection reads what the API server does to writes of this worker.
 	protection *kube.ProtectionReader
-	// namespaces caches recently read namespaces.
-	namespaces recent.Cache
 }
 
 // New makes the activities of one cluster. The request limits of the clients apply.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +17,6 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
-	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/operation"
@@ -129,7 +128,9 @@ func (a *Activities) checkTogether(ctx context.Context, checks []*check) error {
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
-	withoutNamespace := sync.OnceValue(func() string { return a.missingNamespace(ctx, first.workload.Namespace) })
+	withoutNamespace := sync.OnceValue(func() string {
+		return a.missingNamespace(ctx, first.workload.Namespace, attempt.CacheAge(ctx))
+	})
 	covering := a.budgets(ctx, first.workload.Namespace)
 	for _, c := range checks {
 		o := found[c.workload.WorkloadRef.Name]
@@ -196,21 +197,11 @@ func needsOf(checks []*check) []kube.Permission {
 
 // missingNamespace is the reason that a namespace does not exist, "" when it does or when this worker may not read it:
 // a workload that is missing because its namespace is misspelt must not be created, but looked for elsewhere.
-func (a *Activities) missingNamespace(ctx context.Context, namespace string) string {
-	_, err := a.namespace(ctx, namespace)
-	if !apierrors.IsNotFound(err) {
+func (a *Activities) missingNamespace(ctx context.Context, namespace string, fresh time.Duration) string {
+	if !a.protection.MissesNamespace(ctx, namespace, fresh) {
 		return ""
 	}
 	return fmt.Sprintf("the cluster has no namespace %s; check its spelling and the party, or create it", namespace)
-}
-
-// namespace reads a namespace; checks that start at about the same time share one read. The object must not be changed.
-func (a *Activities) namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	return recent.Get(ctx, &a.namespaces, name, attempt.CacheAge(ctx),
-		func(ctx context.Context) (*unstructured.Unstructured, error) {
-			return a.cluster.Get(ctx, kube.Ref{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"),
-				Name: name})
-		})
 }
 
 // preflightFailure is the failure of a check that the cluster did not answer.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/guard"
 )
 
@@ -35,9 +34,7 @@ func (t *job) requireListed(ctx context.Context) error {
 // checkGuard adds notices for what the rollout will borrow and the API server does not guard, unless the namespace opts
 // out.
 func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
-	// the labels that the check of the account has read
-	labels, known, err := p.a.protection.NamespaceLabels(ctx, p.req.Workload.Namespace,
-		max(attempt.CacheAge(ctx), time.Since(p.begun)))
+	labels, known, err := p.a.protection.NamespaceLabels(ctx, p.req.Workload.Namespace, p.labelsAge(ctx))
 	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
 		return err
 	}

@@ -34,8 +34,11 @@ func (a *Activities) PreflightRollouts(ctx context.Context, in rollout.Preflight
 	error) {
 	results, failed := make([]rollout.PreflightResult, len(in.Rollouts)), make([]error, len(in.Rollouts))
 	var checks sync.WaitGroup
+	begun := time.Now()
 	for i, req := range in.Rollouts {
-		checks.Go(func() { results[i], failed[i] = a.preflightRollout(ctx, req) })
+		checks.Go(func() {
+			results[i], failed[i] = a.preflightRollout(ctx, &rolloutPreflight{a: a, req: req, begun: begun})
+		})
 	}
 	checks.Wait()
 	for i, err := range failed {
@@ -50,12 +53,10 @@ func (a *Activities) PreflightRollouts(ctx context.Context, in rollout.Preflight
 	return results, ctx.Err()
 }
 
-func (a *Activities) preflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult,
-	error) {
+func (a *Activities) preflightRollout(ctx context.Context, p *rolloutPreflight) (rollout.PreflightResult, error) {
 	ctx, cancel := context.WithTimeout(kube.WithReadCache(ctx), preflightTimeout)
 	defer cancel()
-	p := &rolloutPreflight{a: a, req: req, begun: time.Now()}
-	err := attempt.WithRecover(a.options.Logger.With("workload", req.Workload.String()), func() error {
+	err := attempt.WithRecover(a.options.Logger.With("workload", p.req.Workload.String()), func() error {
 		return p.run(ctx)
 	})
 	if err != nil {
@@ -66,10 +67,16 @@ func (a *Activities) preflightRollout(ctx context.Context, req rollout.Preflight
 
 // rolloutPreflight is one check.
 type rolloutPreflight struct {
-	a      *Activities
-	req    rollout.PreflightRequest
+	a   *Activities
+	req rollout.PreflightRequest
+	// begun is when the checks began of which this is one: they share what is read since.
 	begun  time.Time
 	result rollout.PreflightResult
+}
+
+// labelsAge is how old the labels of the namespace may be.
+func (p *rolloutPreflight) labelsAge(ctx context.Context) time.Duration {
+	return max(attempt.CacheAge(ctx), time.Since(p.begun))
 }
 
 // refuse adds a refusal. It returns nil, so that a check can end with it.
@@ -86,7 +93,7 @@ func (p *rolloutPreflight) run(ctx context.Context) error {
 	if !p.a.cluster.Serves(p.req.Workload.Namespace) {
 		return p.refuse("namespace", "this party's worker does not serve the namespace %s", p.req.Workload.Namespace)
 	}
-	unlisted, err := p.a.unlisted(ctx, p.req.Workload.Namespace, guardMaxAge, attempt.CacheAge(ctx))
+	unlisted, err := p.a.unlisted(ctx, p.req.Workload.Namespace, guardMaxAge, p.labelsAge(ctx))
 	if err != nil {
 		return err
 	}
@@ -145,7 +152,7 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	}
 	l, err := t.observe(ctx, t.server())
 	if apierrors.IsNotFound(err) {
-		if reason := p.a.missingNamespace(ctx, w.Namespace); reason != "" {
+		if reason := p.a.missingNamespace(ctx, w.Namespace, p.labelsAge(ctx)); reason != "" {
 			return p.refuse("namespace", "%s", reason)
 		}
 		return p.refuse("workloadRef.name", "%s does not exist: create it first", w)
