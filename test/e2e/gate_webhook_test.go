@@ -33,25 +33,47 @@ import (
 // serveGateWebhook serves the gate's webhook for one namespace, as on clusters without mutating admission policies.
 func serveGateWebhook(t *testing.T, e *harness.Engine) *webhook.Server {
 	t.Helper()
+	return serveWebhook(t, e, func(s servedWebhook) webhook.Endpoint {
+		return webhook.NewGate(webhook.Gate{Engine: isEngine, Rollouts: s.home.RolloutsIn,
+			Publish: s.publish(guard.Webhooks)})
+	})
+}
+
+// servedWebhook is what an endpoint reads and where it registers itself.
+type servedWebhook struct {
+	home    *store.Store
+	cluster kube.Cluster
+	options guard.Options
+}
+
+// publish returns the function by which an endpoint registers the webhooks that configure returns.
+func (s servedWebhook) publish(
+	configure func(guard.Options, admission.WebhookClientConfig) *admission.MutatingWebhookConfiguration,
+) func(context.Context, admission.WebhookClientConfig) (time.Duration, error) {
+	return func(ctx context.Context, client admission.WebhookClientConfig) (time.Duration, error) {
+		return 0, s.cluster.PutGate(ctx, configure(s.options, client))
+	}
+}
+
+func isEngine(user, _ string) bool { return user == harness.EngineUser }
+
+// serveWebhook serves an endpoint for the engine's namespace until the end of the test.
+func serveWebhook(t *testing.T, e *harness.Engine, endpoint func(servedWebhook) webhook.Endpoint) *webhook.Server {
+	t.Helper()
 	harness.LabelNamespace(t, e.Kube, e.Apps, guard.LabelGuard, e.Apps)
 	home, err := store.New(e.REST, e.Apps, e.Apps)
 	require.NoError(t, err)
-	cluster := kube.NewCluster(e.Kube, e.Dynamic(t), nil)
-	options := guard.Options{Name: e.Apps, Identities: []string{harness.EngineUser},
-		Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{guard.LabelGuard: e.Apps}}}
-	endpoint := webhook.NewGate(webhook.Gate{Engine: func(user, _ string) bool {
-		return user == harness.EngineUser
-	}, Rollouts: home.RolloutsIn,
-		Publish: func(ctx context.Context, client admission.WebhookClientConfig) (time.Duration, error) {
-			return 0, cluster.PutGate(ctx, guard.Webhooks(options, client))
-		}})
-	t.Cleanup(func() { require.NoError(t, cluster.RemoveGate(context.Background(), options.Name)) })
+	s := servedWebhook{home: home, cluster: kube.NewCluster(e.Kube, e.Dynamic(t), nil),
+		options: guard.Options{Name: e.Apps, Identities: []string{harness.EngineUser},
+			Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{guard.LabelGuard: e.Apps}}}}
+	t.Cleanup(func() { require.NoError(t, s.cluster.RemoveGate(context.Background(), s.options.Name)) })
 	address := net.JoinHostPort("127.0.0.1", harness.FreePort(t))
 	local, _ := webhook.LocalAddress(address)
 	server := webhook.NewServer(webhook.Options{Listen: address, Address: local,
 		Source:    webhook.SelfSigned{Secrets: home, Now: time.Now},
-		Endpoints: []webhook.Endpoint{endpoint}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		Endpoints: []webhook.Endpoint{endpoint(s)}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	require.NoError(t, server.Start(context.Background()))
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 	return server
 }
 

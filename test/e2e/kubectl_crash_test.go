@@ -93,7 +93,9 @@ var kubectlScenarios = []kubectlScenario{
 		d.waitStep(1)
 		d.watch.AllowFinish(d.t)
 		d.patchSpec("bob", map[string]any{"disabled": true})
-		d.waitObject("Disabled", func(r *v1beta1.Rollout) bool { return r.Status.Phase == v1beta1.PhaseDisabled })
+		d.waitObject("Disabled", func(r *v1beta1.Rollout) bool { // first as the release's end, then as an idle Rollout
+			return r.Status.Phase == v1beta1.PhaseDisabled && strings.HasPrefix(r.Status.Message, "disabled: ")
+		})
 	}, []string{"start by alice", "detach by bob"}, 1, atNewImageReleased, nil},
 	{"deleted during a release", deploymentCell(strategy.StyleCanary, harness.NoProvider), func(d *declared) {
 		d.setImage("alice", d.rollout.NewestImage())

@@ -1,18 +1,13 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"net"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	admission "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,13 +19,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"slipway.io/slipway/api/webhook"
-	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/store"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -151,25 +144,10 @@ func TestLongAuthorWebhook_AsksForPermissions(t *testing.T) {
 
 func serveAuthorWebhook(t *testing.T, e *harness.Engine) {
 	t.Helper()
-	harness.LabelNamespace(t, e.Kube, e.Apps, guard.LabelGuard, e.Apps)
-	home, err := store.New(e.REST, e.Apps, e.Apps)
-	require.NoError(t, err)
-	cluster := kube.NewCluster(e.Kube, e.Dynamic(t), nil)
-	options := guard.Options{Name: e.Apps, Identities: []string{harness.EngineUser},
-		Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{guard.LabelGuard: e.Apps}}}
-	endpoint := webhook.NewAuthors(webhook.Authors{May: cluster.May,
-		Engine: func(user, _ string) bool { return user == harness.EngineUser },
-		Publish: func(ctx context.Context, client admission.WebhookClientConfig) (time.Duration, error) {
-			return 0, cluster.PutGate(ctx, guard.AuthorWebhooks(options, client))
-		}})
-	t.Cleanup(func() { require.NoError(t, cluster.RemoveGate(context.Background(), options.Name)) })
-	address := net.JoinHostPort("127.0.0.1", harness.FreePort(t))
-	local, _ := webhook.LocalAddress(address)
-	server := webhook.NewServer(webhook.Options{Listen: address, Address: local,
-		Source:    webhook.SelfSigned{Secrets: home, Now: time.Now},
-		Endpoints: []webhook.Endpoint{endpoint}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	require.NoError(t, server.Start(context.Background()))
-	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+	serveWebhook(t, e, func(s servedWebhook) webhook.Endpoint {
+		return webhook.NewAuthors(webhook.Authors{May: s.cluster.May, Engine: isEngine,
+			Publish: s.publish(guard.AuthorWebhooks)})
+	})
 }
 
 func testAuthor(t *testing.T, n tenant) {
