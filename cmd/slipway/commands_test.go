@@ -69,10 +69,11 @@ contexts: [{name: a, context: {cluster: a}}], current-context: a}`), 0o600))
 // A script gives --yes to every command that changes something, whether it asks or not.
 func TestCommandsThatChange_AcceptYes(t *testing.T) {
 	t.Parallel()
-	for _, command := range strings.Split("service apply,service delete,plan apply,plan delete,plan run,task pause,"+
+	for _, command := range strings.Split("service apply,service delete,party apply,party delete,trafficrouting apply,trafficrouting delete,task delete,"+
+		"plan apply,plan delete,plan run,task pause,"+
 		"task resume,task stop,task approve,task rerun,task reverse,rollout start,rollout undo,rollout approve,"+
 		"rollout pause,rollout resume,rollout rollback,rollout stop,rollout jump,rollout retry,rollout promote,"+
-		"serving start,serving apply,serving update,serving delete,serving approve,serving pause,serving resume,"+
+		"serving create,serving apply,serving update,serving delete,serving approve,serving pause,serving resume,"+
 		"serving stop,appimage apply,appimage delete,repair,guard install,guard remove,package push", ",") {
 		out, errs, code := slipway(t, append(strings.Fields(command), "--yes", "--help")...)
 		require.Zero(t, code, "%s: %s", command, errs)

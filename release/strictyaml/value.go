@@ -39,6 +39,9 @@ func (v Value) CannotRead(format string, args ...any) {
 	v.found.unreadable[v.path] = true
 }
 
+// Unreadable reports whether an error says that the value, or one around it, cannot be read.
+func (v Value) Unreadable() bool { return v.found.Unreadable(v.path) }
+
 // usable reports whether there is a value to read. Anchors and aliases are rejected: otherwise a short text could
 // expand to a huge one.
 func (v Value) usable() bool {

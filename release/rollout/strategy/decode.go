@@ -134,7 +134,10 @@ func Percent(v strictyaml.Value, least int32) *int32 {
 	if isText {
 		number = percentOf(text)
 	}
-	if number < int64(least) || number > 100 {
+	switch {
+	case v.Unreadable():
+		return nil
+	case number < int64(least) || number > 100:
 		v.CannotRead(`must be a share from %d%% to 100%%, not %s`, least, shown(number, text, isText))
 		return nil
 	}
@@ -167,6 +170,7 @@ func amount(v strictyaml.Value, least int32) *intstr.IntOrString {
 	number, text, isText := v.NumberOrText(math.MinInt64, math.MaxInt64)
 	var result intstr.IntOrString
 	switch n := percentOf(text); {
+	case v.Unreadable():
 	case isText && (n < int64(least) || n > 100):
 		v.CannotRead(`must be a number of pods, or a share from %d%% to 100%%, not %s`, least, strictyaml.Quote(text))
 	case isText:
