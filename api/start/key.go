@@ -84,7 +84,9 @@ func (s *Start) repeat(ctx context.Context, record *v1alpha1.ReleaseRecord) (don
 	if other && !withdrawn {
 		return false, s.usedFor(record, full)
 	}
-	s.ID = s.idOf(record)
+	if s.ID = s.idOf(record); record.Spec.Subject != s.Subject {
+		s.ID = s.keyedID("")
+	}
 	if failure.Is(err, failure.NotFound) {
 		if withdrawn {
 			return false, nil // it was refused before it began; the ID belongs to the key nevertheless

@@ -178,7 +178,7 @@ func TestDecodeRequestRefusals(t *testing.T) {
 			"it is the traffic of the last step before all pods are new"},
 		"StepWeight": {"the word of Flagger", canary("{replicas: 1}", "stepWeight: 10"), "strategy.canary.stepWeight",
 			"write the steps out"},
-		"Analysis": {"a part of both", canary("{replicas: 1}", "analysis: {templates: []}"), "strategy.canary.analysis",
+		"ForeignAnalysis": {"a part of both", canary("{replicas: 1}", "analysis: {templates: []}"), "strategy.canary.analysis",
 			"not judged by metrics yet"},
 		"Promotion": {"a word of Argo's blue-green", blueGreen("{replicas: 1}", "autoPromotionEnabled: false"),
 			"strategy.blueGreen.autoPromotionEnabled", "the last step waits with pause: {}"},
