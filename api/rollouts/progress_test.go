@@ -87,7 +87,9 @@ func TestShowRolloutProgress_ShowsStepReportedByLeg(t *testing.T) {
 		&rollout.WaitingFor{Kind: rollout.WaitPods, Message: "paused"}
 	showRolloutProgress(&paused, beat(fromLeg))
 	require.Equal(t, "paused by a user", paused.Reason, "a heartbeat does not overwrite the reason of a pause")
-	require.Equal(t, 2, paused.CurrentStepIndex)
+	require.Equal(t, "paused", paused.WaitingFor.Message)
+	require.Equal(t, 1, paused.CurrentStepIndex, "nor is the step of another moment shown beside it")
+	require.Zero(t, paused.CanaryReplicas, "nor its pods")
 
 	ahead := fromWorkflow
 	ahead.CurrentStepIndex = 3
