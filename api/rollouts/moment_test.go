@@ -74,7 +74,7 @@ func described(t *testing.T, published rollout.Status, events int64,
 // leg is a running leg that reports a status.
 func leg(t *testing.T, on rollout.Status, message string) *workflowpb.PendingActivityInfo {
 	t.Helper()
-	progress := machine.LegProgress{Status: &on}
+	progress := machine.LegProgress{Status: &on, PartNumber: 1}
 	progress.Message = message
 	payloads, err := converter.GetDefaultDataConverter().ToPayloads(progress)
 	require.NoError(t, err)
@@ -136,4 +136,22 @@ func TestRunning_OlderDescription_AddsNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, message, shown.WaitingFor.Message, "as of event %d of 40", asOf)
 	}
+}
+
+// A leg that has just begun its next action still reports the pods of the one before.
+func TestRunning_LegBetweenTwoActions_ShowsNoPodsOfFirst(t *testing.T) {
+	t.Parallel()
+	on := atStep(2)
+	on.CurrentStepState, on.WaitingFor = rollout.StateUpgrade, &rollout.WaitingFor{Kind: rollout.WaitPods,
+		Message: "step 2 of 3 begins"}
+	progress := machine.LegProgress{Status: &on, Parts: []machine.Part{{Kind: machine.ActMove}}}
+	progress.Message = "1 of 1 new pods are ready"
+	payloads, err := converter.GetDefaultDataConverter().ToPayloads(progress)
+	require.NoError(t, err)
+	shown := atStep(1)
+	shown.WaitingFor = &rollout.WaitingFor{Kind: rollout.WaitPods}
+	showRolloutProgress(&shown, []*workflowpb.PendingActivityInfo{{HeartbeatDetails: payloads,
+		ActivityType: &commonpb.ActivityType{Name: machine.ActivityLeg}}})
+	require.Equal(t, 2, shown.CurrentStepIndex)
+	require.Equal(t, "step 2 of 3 begins", shown.WaitingFor.Message)
 }

@@ -326,8 +326,9 @@ func legStatus(pending []*workflowpb.PendingActivityInfo) *rollout.Status {
 }
 
 // showLeg adds the progress of a leg to the status: the workflow learns of the leg's steps only when the leg has ended.
-// What users have commanded in the meantime comes from the workflow alone; it returns false if that has changed the
-// rollout's direction or steps, and adds nothing: the view would be of two moments.
+// What users have commanded in the meantime comes from the workflow alone: if that has changed the rollout's direction
+// or steps, nothing is added, because the view would be of two moments. It returns whether the pods that the activity
+// reports are those of the action that is shown.
 func showLeg(status *rollout.Status, activity *workflowpb.PendingActivityInfo) bool {
 	progress, _ := backend.Heartbeat[machine.LegProgress](activity)
 	on := progress.Status
@@ -339,7 +340,7 @@ func showLeg(status *rollout.Status, activity *workflowpb.PendingActivityInfo) b
 		return false
 	}
 	takeLeg(status, on)
-	return true
+	return progress.PartNumber == len(progress.Parts)+1 // else they are those of an action before
 }
 
 // takeLeg shows the rollout as its leg reports it.
