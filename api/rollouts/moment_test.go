@@ -24,9 +24,11 @@ import (
 
 // atStep is a rollout of three steps that waits for an approval at one of them.
 func atStep(n int) rollout.Status {
-	s := rollout.Status{Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits for an approval", CurrentStepIndex: n,
-		NextStepIndex: n + 1, CurrentStepState: rollout.StatePaused, Steps: make([]rollout.StepStatus, 3),
-		WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: time.Unix(1_700_000_000, 0).UTC(), Gate: "gate"}}
+	since := time.Unix(1_700_000_000, 0).UTC()
+	s := rollout.Status{Phase: rollout.PhaseProgressing, Reason: "step 2 of 3 waits for an approval",
+		CurrentStepIndex: n, NextStepIndex: n + 1, CurrentStepState: rollout.StatePaused,
+		Steps:      make([]rollout.StepStatus, 3),
+		WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval, Since: since, Gate: "gate"}}
 	for i := range s.Steps {
 		s.Steps[i] = rollout.StepStatus{Index: i + 1, State: rollout.StepPending}
 		switch {

@@ -66,7 +66,8 @@ func TestShowRolloutProgress_ShowsStepReportedByLeg(t *testing.T) {
 	updated, ready := int32(3), int32(2)
 	beat := func(on rollout.Status) []*workflowpb.PendingActivityInfo {
 		payloads, err := converter.GetDefaultDataConverter().ToPayloads(machine.LegProgress{Status: &on,
-			PartNumber: 1, Progress: workload.Progress{Message: "2 of 3 pods", Updated: &updated, UpdatedReady: &ready}})
+			PartNumber: 1,
+			Progress:   workload.Progress{Message: "2 of 3 pods", Updated: &updated, UpdatedReady: &ready}})
 		require.NoError(t, err)
 		return []*workflowpb.PendingActivityInfo{{ActivityType: &commonpb.ActivityType{Name: machine.ActivityLeg},
 			HeartbeatDetails: payloads,

@@ -69,7 +69,8 @@ contexts: [{name: a, context: {cluster: a}}], current-context: a}`), 0o600))
 // A script gives --yes to every command that changes something, whether it asks or not.
 func TestCommandsThatChange_AcceptYes(t *testing.T) {
 	t.Parallel()
-	for _, command := range strings.Split("service apply,service delete,party apply,party delete,trafficrouting apply,trafficrouting delete,task delete,"+
+	for _, command := range strings.Split("service apply,service delete,party apply,party delete,"+
+		"trafficrouting apply,trafficrouting delete,task delete,"+
 		"plan apply,plan delete,plan run,task pause,"+
 		"task resume,task stop,task approve,task rerun,task reverse,rollout start,rollout undo,rollout approve,"+
 		"rollout pause,rollout resume,rollout rollback,rollout stop,rollout jump,rollout retry,rollout promote,"+

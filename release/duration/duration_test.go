@@ -75,6 +75,7 @@ func TestFlag_NoDuration_IsRefusedWithExamples(t *testing.T) {
 	require.Equal(t, "0", f.String(), "a zero default is not printed")
 	require.NoError(t, f.Set("90"))
 	require.Equal(t, "1m30s", f.String())
-	require.EqualError(t, f.Set("soon"), `"soon" is not a duration: use, for example, 90 (in seconds), 90s, 5m or 1h30m`)
+	require.EqualError(t, f.Set("soon"),
+		`"soon" is not a duration: use, for example, 90 (in seconds), 90s, 5m or 1h30m`)
 	require.Equal(t, 90*time.Second, time.Duration(f), "a refused value changes nothing")
 }

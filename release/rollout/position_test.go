@@ -8,9 +8,9 @@ import (
 )
 
 func atStep(n int) Status {
-	return Status{CurrentStepIndex: n, NextStepIndex: n + 1, CurrentStepState: StatePaused, Paused: true, Steps: []StepStatus{
-		{Index: 1, State: string(StateCompleted)}, {Index: 2, State: StepSkipped}, {Index: 3, State: string(StatePaused)},
-		{Index: 4, State: StepPending}}}
+	return Status{CurrentStepIndex: n, NextStepIndex: n + 1, CurrentStepState: StatePaused, Paused: true,
+		Steps: []StepStatus{{Index: 1, State: string(StateCompleted)}, {Index: 2, State: StepSkipped},
+			{Index: 3, State: string(StatePaused)}, {Index: 4, State: StepPending}}}
 }
 
 func TestPosition_IsShownAsItWas(t *testing.T) {
@@ -35,7 +35,8 @@ func TestPosition_IsShownAsItWas(t *testing.T) {
 // these steps.
 func TestPosition_OfOtherSteps_IsUnknown(t *testing.T) {
 	t.Parallel()
-	for reason, p := range map[string]Position{"none": {}, "of fewer steps": {Step: 1, Next: 2, State: StatePaused, Steps: ".P"}} {
+	for reason, p := range map[string]Position{"none": {}, "of fewer steps": {Step: 1, Next: 2, State: StatePaused,
+		Steps: ".P"}} {
 		s := atStep(3)
 		s.PlaceAt(p)
 		require.Zero(t, s.CurrentStepIndex, reason)

@@ -40,9 +40,9 @@ const (
 	blocks
 )
 
-// A newcomer gets from nothing to a canary by the commands of the page, with the official development server of Temporal
-// on a cluster that has nothing of Slipway. A second one may not write definitions and policies: an administrator has
-// done that once.
+// A newcomer gets from nothing to a canary by the commands of the page, with Temporal's official development server, on
+// a cluster that has nothing of Slipway. A second one may not write definitions and policies: an administrator has done
+// that once.
 func TestLongFirstCanary_GoesAsThePageSays(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
@@ -54,16 +54,18 @@ func TestLongFirstCanary_GoesAsThePageSays(t *testing.T) {
 	end := n.run("canary", page[blockCanary])
 	n.requireReleased("nginx:1.28")
 	require.Contains(t, n.do("slipway guard status"), "slipway:slipway-dev", "the guard lets the engine's account pass")
-	n.do("slipway rollout start -n hello --workload deployment/hello --image nginx=nginx:1.29 --strategy-file canary.yaml")
+	n.do("slipway rollout start -n hello --workload deployment/hello --image nginx=nginx:1.29 " +
+		"--strategy-file canary.yaml")
 	n.do("slipway rollout wait hello/hello --for paused --timeout 2m")
 	n.do(page[blockSignal])
 	n.do("slipway rollout wait hello/hello --timeout 2m")
 	n.requireReleased("nginx:1.29")
-	require.Regexp(t, `Status +COMPLETED`, n.do("temporal workflow describe --workflow-id rollout/default/hello/hello"))
+	described := n.do("temporal workflow describe --workflow-id rollout/default/hello/hello")
+	require.Regexp(t, `Status +COMPLETED`, described)
 	end()
 	n.do(page[blockRemoval])
-	require.Empty(t, n.do("kubectl get crds,clusterroles,mutatingadmissionpolicies,validatingadmissionpolicies -o name | "+
-		"grep -i slipway || true"), "nothing of it is left")
+	require.Empty(t, n.do("kubectl get crds,clusterroles,mutatingadmissionpolicies,validatingadmissionpolicies "+
+		"-o name | grep -i slipway || true"), "nothing of it is left")
 
 	newNewcomer(t, stack).releasesWithoutRights(page)
 }
@@ -243,7 +245,8 @@ func (n *newcomer) become(user string) {
 // requireHeld requires that what the person edits during the release is restored, as the page's table says.
 func (n *newcomer) requireHeld() {
 	n.t.Helper()
-	const borrowed = "kubectl -n hello get deployment hello -o jsonpath='{.spec.strategy}{.spec.paused}{.spec.minReadySeconds}'"
+	const borrowed = "kubectl -n hello get deployment hello -o jsonpath='{.spec.strategy}{.spec.paused}" +
+		"{.spec.minReadySeconds}'"
 	before := n.do(borrowed)
 	n.do(`kubectl -n hello patch deployment hello --type=merge -p '{"spec":{"paused":null,"minReadySeconds":null,` +
 		`"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"100%"}}}}'`)

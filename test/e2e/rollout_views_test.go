@@ -103,8 +103,8 @@ func (s *sightings) add(status rollout.Status) {
 	s.whole = append(s.whole, status)
 }
 
-// keepReading reads the rollout and the list until the context ends. A server whose worker is dead answers late, or that
-// it is unavailable.
+// keepReading reads the rollout and the list until the context ends. A server whose worker is dead answers late, or
+// that it is unavailable.
 func (s *sightings) keepReading(ctx context.Context, e *harness.Engine, name string) {
 	for ctx.Err() == nil {
 		var status rollout.Status

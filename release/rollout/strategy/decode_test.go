@@ -56,8 +56,9 @@ func TestDecodeRequest_NumbersAndDurations_AreReadAsPeopleWriteThem(t *testing.T
 		got, wrong := DecodeRequest([]byte(canary("{replicas: 1, traffic: "+text+"}", routings)))
 		require.NoError(t, wrong.Err(), text)
 		require.Equal(t, share(20), got.Spec.Strategy.Steps[0].Traffic, text)
-		legacy := strings.Replace(request(oneStep), "strategy: "+oneStep, `rollout: {apiVersion: rollouts.kruise.io/v1alpha1,
-  kind: Rollout, metadata: {name: a}, spec: {objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: a}},
+		legacy := strings.Replace(request(oneStep), "strategy: "+oneStep, `rollout: {metadata: {name: a}, kind: Rollout,
+  apiVersion: rollouts.kruise.io/v1alpha1,
+  spec: {objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: a}},
   strategy: {canary: {steps: [{weight: `+text+"}], "+routings+"}}}}", 1)
 		got, wrong = DecodeRequest([]byte(legacy[strings.Index(legacy, "\n")+1:]))
 		require.NoError(t, wrong.Err(), text)
@@ -69,8 +70,9 @@ func TestDecodeRequest_NumbersAndDurations_AreReadAsPeopleWriteThem(t *testing.T
 		require.NoError(t, wrong.Err(), text)
 		require.Equal(t, want, got.Spec.Strategy.Steps[0].Replicas, text)
 	}
-	got, wrong := DecodeRequest([]byte(request(oneStep, "policy: {stepDeadlineSeconds: 20m, approvals: {expiresSeconds: "+
-		"1d}, rollbackWindow: {revisions: '3'}, windows: [{start: 2026-12-01T08:00:00Z, duration: 7200}]}")))
+	got, wrong := DecodeRequest([]byte(request(oneStep, "policy: {stepDeadlineSeconds: 20m, approvals: "+
+		"{expiresSeconds: 1d}, rollbackWindow: {revisions: '3'}, "+
+		"windows: [{start: 2026-12-01T08:00:00Z, duration: 7200}]}")))
 	require.NoError(t, wrong.Err())
 	require.EqualValues(t, 1200, got.Spec.Policy.StepDeadlineSeconds)
 	require.EqualValues(t, 86400, got.Spec.Policy.ApprovalExpiresSeconds)
@@ -164,8 +166,9 @@ func TestDecodeRequestRefusals(t *testing.T) {
 			canary("{replicas: 100%, traffic: 20%}", routings), steps + "[0].replicas", "at most 50%"},
 		"NegativePause": {"a duration is not negative", canary("{replicas: 1, pause: {duration: -1}}"),
 			steps + "[0].pause.duration", "must be from 0"},
-		"WordyPause": {"a duration has a unit that is known", canary("{replicas: 1, pause: {duration: 5 minutes}}"),
-			steps + "[0].pause.duration", `must be a duration, such as 90 (in seconds), 90s, 5m or 1h30m, not the text`},
+		"WordyPause": {"a duration has a known unit", canary("{replicas: 1, pause: {duration: 5 minutes}}"),
+			steps + "[0].pause.duration",
+			`must be a duration, such as 90 (in seconds), 90s, 5m or 1h30m, not the text`},
 		"ShortPause": {"timers are in seconds", canary("{replicas: 1, pause: {duration: 1500ms}}"),
 			steps + "[0].pause.duration", "must be whole seconds, not 1500ms"},
 		"LongDeadline": {"the limit counts in every spelling", request(oneStep, "policy: {stepDeadlineSeconds: 8d}"),
@@ -178,8 +181,8 @@ func TestDecodeRequestRefusals(t *testing.T) {
 			"it is the traffic of the last step before all pods are new"},
 		"StepWeight": {"the word of Flagger", canary("{replicas: 1}", "stepWeight: 10"), "strategy.canary.stepWeight",
 			"write the steps out"},
-		"ForeignAnalysis": {"a part of both", canary("{replicas: 1}", "analysis: {templates: []}"), "strategy.canary.analysis",
-			"not judged by metrics yet"},
+		"ForeignAnalysis": {"a part of both", canary("{replicas: 1}", "analysis: {templates: []}"),
+			"strategy.canary.analysis", "not judged by metrics yet"},
 		"Promotion": {"a word of Argo's blue-green", blueGreen("{replicas: 1}", "autoPromotionEnabled: false"),
 			"strategy.blueGreen.autoPromotionEnabled", "the last step waits with pause: {}"},
 		"BadRegex": {"the expression is invalid",

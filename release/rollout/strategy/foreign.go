@@ -4,23 +4,26 @@ package strategy
 const notMeasured = "releases are not judged by metrics yet; let a step wait with pause: {} and approve it when the " +
 	"numbers are good"
 
+// stepsOut is the counterpart of keys that compute the steps.
+const stepsOut = "write the steps out: steps: [{replicas: 20%, traffic: 20%}, {replicas: 40%, traffic: 40%}]"
+
 // ownUpdate is where the limits of a workload's update come from.
 const ownUpdate = "the workload's own update settings apply"
 
-// foreign says, for the keys of other release tools, what they are called here: of Argo Rollouts, Flagger, a Deployment
-// and the older version of Rollout documents.
+// foreign says what keys of other release tools are called here: of Argo Rollouts, Flagger, a Deployment and the older
+// version of Rollout documents.
 var foreign = map[string]string{
 	// shares
-	"setWeight":             "write traffic: 20% for the share of the requests, and replicas: 20% for the share of the pods",
+	"setWeight":             "write traffic: 20% for the share of the requests, and replicas: 20% for that of the pods",
 	"weight":                "in v1beta1 it is traffic, such as 20%",
 	"weights":               "each step has its own traffic, such as 20%",
-	"stepWeight":            "write the steps out: steps: [{replicas: 20%, traffic: 20%}, {replicas: 40%, traffic: 40%}]",
-	"stepWeights":           "write the steps out: steps: [{replicas: 20%, traffic: 20%}, {replicas: 40%, traffic: 40%}]",
-	"maxWeight":             "it is the traffic of the last step before all pods are new: steps: [{replicas: 50%, traffic: 50%}]",
-	"stepWeightPromotion":   "write the steps out, each with replicas and traffic",
+	"stepWeight":            stepsOut,
+	"stepWeights":           stepsOut,
+	"maxWeight":             "it is the traffic of the last step before all pods are new, such as 50%",
+	"stepWeightPromotion":   stepsOut,
 	"iterations":            "write the steps out, each with matches",
 	"setCanaryScale":        "write replicas: 20%, or a number of pods",
-	"dynamicStableScale":    "with canary, old pods are replaced in place; with enableExtraWorkloadForCanary they all stay",
+	"dynamicStableScale":    "with enableExtraWorkloadForCanary all old pods stay; else they are replaced in place",
 	"previewReplicaCount":   "it is the replicas of the step",
 	"partition":             "it is the replicas of the step, counted in new pods",
 	"maxSurge":              ownUpdate,
