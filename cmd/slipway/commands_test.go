@@ -115,3 +115,12 @@ func TestHelpNamesFlagsOfTheCommand(t *testing.T) {
 	require.NotContains(t, help, "--unpack =false")
 	require.Regexp(t, `--unpack +check that pods`, help)
 }
+
+// `go install slipway.io/slipway/cmd/slipway@VERSION`, as docs/first-canary.md has it, refuses a module that replaces or
+// excludes others.
+func TestModule_ReplacesNoOther(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	require.NotRegexp(t, `(?m)^\s*(replace|exclude)\b`, string(text))
+}
