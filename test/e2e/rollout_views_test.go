@@ -43,8 +43,11 @@ func TestSoakRolloutViews_AreOneMoment_WhenWorkersKilled(t *testing.T) {
 func testViewsUnderKills(t *testing.T, kills int) {
 	t.Helper()
 	random := harness.Random(t)
-	e := harness.Start(t, harness.Options{SeparateWorker: true})
-	w := &viewedEngine{Engine: e, random: random, worker: e.Processes[1]}
+	// a leg is taken up again soon after its worker has died
+	options := harness.Options{SeparateWorker: true, Binary: "slipway-failpoints",
+		Env: []string{"SLIPWAY_HEARTBEAT_TIMEOUT=2s"}}
+	e := harness.Start(t, options)
+	w := &viewedEngine{Engine: e, options: options, random: random, worker: e.Processes[1]}
 	for round := 0; w.kills < kills; round++ {
 		t.Run(fmt.Sprint(round+1), func(t *testing.T) { w.release(t) })
 	}
@@ -56,6 +59,7 @@ func testViewsUnderKills(t *testing.T, kills int) {
 // viewedEngine is an engine whose worker is killed and started again.
 type viewedEngine struct {
 	*harness.Engine
+	options            harness.Options
 	random             *rand.Rand
 	worker             *harness.Process
 	kills, views, dark int
@@ -173,14 +177,14 @@ func (w *viewedEngine) keepKilling(ctx context.Context) {
 		}
 	}
 	for {
-		if pause(300*time.Millisecond, 3*time.Second); ctx.Err() != nil {
+		if pause(300*time.Millisecond, 8*time.Second); ctx.Err() != nil {
 			return
 		}
 		w.worker.Kill()
 		if w.kills++; w.kills%3 == 0 {
 			pause(4*time.Second, 7*time.Second)
 		}
-		w.worker = w.Worker(harness.Options{})
+		w.worker = w.Worker(w.options)
 	}
 }
 
