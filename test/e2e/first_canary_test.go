@@ -60,8 +60,8 @@ func TestLongFirstCanary_GoesAsThePageSays(t *testing.T) {
 	n.do(page[blockSignal])
 	n.do("slipway rollout wait hello/hello --timeout 2m")
 	n.requireReleased("nginx:1.29")
-	described := n.do("temporal workflow describe --workflow-id rollout/default/hello/hello")
-	require.Regexp(t, `Status +COMPLETED`, described)
+	described := n.do("temporal workflow describe --workflow-id rollout/default/hello/hello -o json")
+	require.Contains(t, described, "WORKFLOW_EXECUTION_STATUS_COMPLETED")
 	end()
 	n.do(page[blockRemoval])
 	require.Empty(t, n.do("kubectl get crds,clusterroles,mutatingadmissionpolicies,validatingadmissionpolicies "+
