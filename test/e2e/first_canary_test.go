@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,6 +30,9 @@ type newcomer struct {
 	folder string
 	env    []string
 }
+
+// commandPatience is how long commands of the page may take together: each waits for the one before.
+const commandPatience = 3 * harness.Patience
 
 // The blocks of the page, in their order.
 const (
@@ -153,7 +157,8 @@ func (n *newcomer) run(name, commands string) (end func()) {
 	select {
 	case err := <-done:
 		require.NoError(n.t, err, "%s", n.output(name))
-	case <-n.t.Context().Done():
+	case <-time.After(commandPatience):
+		require.Fail(n.t, "the commands do not end", "%s", n.output(name))
 	}
 	return end
 }
@@ -167,7 +172,9 @@ func (n *newcomer) output(name string) string {
 // do runs commands and returns their output.
 func (n *newcomer) do(commands string) string {
 	n.t.Helper()
-	command := exec.Command("bash", "-euo", "pipefail", "-c", commands)
+	ctx, cancel := context.WithTimeout(n.t.Context(), commandPatience)
+	defer cancel()
+	command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", commands)
 	command.Dir, command.Env = n.folder, n.env
 	out, err := command.CombinedOutput()
 	require.NoError(n.t, err, "%s\n%s", commands, out)
