@@ -27,7 +27,7 @@ import (
 
 // Workers are killed at random moments, and sometimes none runs for some seconds, while a rollout is read all the time
 // by GET, list and event stream. Each view is one moment: the release has been in exactly the shown state, with this
-// step, this phase and this gate together, as a replay of its history tells.
+// step, this phase and this gate together, as a replay of its history shows.
 func TestLongRolloutViews_AreOneMoment_WhenWorkersKilled(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
