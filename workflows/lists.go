@@ -57,6 +57,8 @@ type Shown struct {
 	Reason string `json:"reason"`
 	// WaitingFor is what a rollout waits for. Its message is in Reason.
 	WaitingFor *rollout.WaitingFor `json:"waitingFor,omitempty"`
+	// Position is where the rollout waits.
+	rollout.Position
 }
 
 // MemoRecord is the memo key of the name of the record with which a rollout's workflow was started.
@@ -140,13 +142,15 @@ func (l *loop[C]) publish() {
 	case waitChanged, inherited:
 		updates = append(updates, AttributeWaitingFor.ValueUnset(), AttributeWaitingSince.ValueUnset())
 	}
+	// a rollout that waits can be sent to another step
+	moved := now.memo != nil && was.memo != nil && now.memo.Position != was.memo.Position
 	l.shown = now
 	if len(updates) > 0 {
 		if err := workflow.UpsertTypedSearchAttributes(l.ctx, updates...); err != nil {
 			workflow.GetLogger(l.ctx).Error("search attributes", "error", err)
 		}
-		if now.memo != nil {
-			now.memo.remember(l.ctx)
-		}
+	}
+	if now.memo != nil && (len(updates) > 0 || moved) {
+		now.memo.remember(l.ctx)
 	}
 }

@@ -55,7 +55,7 @@ const (
 	KindServing = "serving"
 )
 
-// QueryState returns the whole status: plan.Task, plan.ServiceStatus, rollout.Status or ServingState.
+// QueryState returns the whole status: plan.Task, plan.ServiceStatus, RolloutState or ServingState.
 const QueryState = workload.QueryState
 
 // Messages are only ever extended: recorded histories contain them.

@@ -34,11 +34,21 @@ type RolloutResult struct {
 	revision.Change
 }
 
+// RolloutState is the answer of a Rollout to the query `state`.
+type RolloutState struct {
+	rollout.Status
+	// AsOf is the number of events of the workflow's history that the status is of: a description of the workflow with
+	// fewer events is older.
+	AsOf int64 `json:"asOf,omitempty"`
+}
+
 // Rollout is one release of a workload (canary, partition or blue-green). It executes one activity or one wait at a
 // time. Temporal's Cancel means stop to stable.
 func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	r := newRolloutRun(ctx, in)
-	state := func() (rollout.Status, error) { return r.machine.Status(), nil }
+	state := func() (RolloutState, error) {
+		return RolloutState{Status: r.machine.Status(), AsOf: int64(r.info.GetCurrentHistoryLength())}, nil
+	}
 	offered := r.registerHandlers(state, "The whole rollout: its phase, why, and each step.")
 	if err := errors.Join(offered, r.handleUpdate(supersedeEntry, readSupersede), r.handleUpdate(detachEntry,
 		readDetach), r.handleUpdate(replanEntry, readReplan)); err != nil {
@@ -229,7 +239,7 @@ func (r *rolloutRun) listed() listing {
 		r.starting(s) || w.Kind == rollout.WaitWindow && r.running != nil
 	if !short {
 		now.waitingFor, now.since, now.memo = string(w.Kind), w.Since,
-			&Shown{State: now.state, Reason: s.Reason, WaitingFor: w}
+			&Shown{State: now.state, Reason: s.Reason, WaitingFor: w, Position: s.Position()}
 	}
 	return now
 }

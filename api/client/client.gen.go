@@ -203,6 +203,12 @@ type Conditions = []Condition
 // Decision One command that was sent, and its result.
 type Decision = audit.Entry
 
+// DurationText A duration as text: a number of seconds (`90`), or with units, `90s`, `5m`, `1h30m`, `1d12h`, or `PT4H`. The parts add up; a day has 24 hours. It
+// is legal wherever a document has a duration; numbers and percentages may be in quotes too.
+//
+// Example: 5m
+type DurationText = string
+
 // ExecuteRequest Actor and reason of the execution, both self-reported, and when its services may begin in addition to the times of the plan.
 type ExecuteRequest struct {
 	// Actor Example: li
@@ -701,7 +707,7 @@ type RolloutRelease struct {
 // Rollouts. Instead of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or `v1alpha1`
 // can be given as `rollout`. Exactly one of `images` and `templatePatch` defines what changes.
 //
-// Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
+// Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":"1h"},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
 type RolloutRequest struct {
 	// Actor Who starts it. It is self-reported.
 	//
@@ -745,7 +751,8 @@ type RolloutRequest struct {
 
 	// Strategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`, `matches`,
 	// `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and the other fields of the document. A field without meaning here is
-	// refused, never ignored.
+	// refused, never ignored; the refusal of a key of Argo Rollouts or Flagger says what it is called here. A share is `20%` or `20`, a number of pods
+	// `5`, a duration `90` (seconds), `90s`, `5m` or `1h30m`, each also in quotes.
 	Strategy *RolloutStrategy `json:"strategy,omitempty"`
 
 	// Supersede Replace a running release of this name.
@@ -767,7 +774,8 @@ type RolloutStep = rollout.StepStatus
 
 // RolloutStrategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`, `matches`,
 // `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and the other fields of the document. A field without meaning here is
-// refused, never ignored.
+// refused, never ignored; the refusal of a key of Argo Rollouts or Flagger says what it is called here. A share is `20%` or `20`, a number of pods
+// `5`, a duration `90` (seconds), `90s`, `5m` or `1h30m`, each also in quotes.
 type RolloutStrategy struct {
 	// BlueGreen New pods are added to all old ones; the old ones are removed at the end.
 	BlueGreen *map[string]interface{} `json:"blueGreen,omitempty"`
@@ -1358,7 +1366,7 @@ type ServingVerb = ServingVerbRequest
 // Rollouts. Instead of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or `v1alpha1`
 // can be given as `rollout`. Exactly one of `images` and `templatePatch` defines what changes.
 //
-// Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
+// Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":"1h"},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
 type StartOfRollout = RolloutRequest
 
 // TaskStop Actor and reason, and where the task's rollouts end.

@@ -113,7 +113,7 @@ func (l *rolloutLister) summary(ctx context.Context, key rolloutKey,
 	}
 	summary.Phase = publishedPhase(info)
 	summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
-	if summary.WaitingFor = publishedWait(info); summary.WaitingFor != nil {
+	if summary.WaitingFor, _ = publishedWait(info); summary.WaitingFor != nil {
 		summary.Reason = summary.WaitingFor.Message
 	}
 	return summary, nil

@@ -66,7 +66,8 @@ func TestShowRolloutProgress_ShowsStepReportedByLeg(t *testing.T) {
 	updated, ready := int32(3), int32(2)
 	beat := func(on rollout.Status) []*workflowpb.PendingActivityInfo {
 		payloads, err := converter.GetDefaultDataConverter().ToPayloads(machine.LegProgress{Status: &on,
-			Progress: workload.Progress{Message: "2 of 3 pods", Updated: &updated, UpdatedReady: &ready}})
+			PartNumber: 1,
+			Progress:   workload.Progress{Message: "2 of 3 pods", Updated: &updated, UpdatedReady: &ready}})
 		require.NoError(t, err)
 		return []*workflowpb.PendingActivityInfo{{ActivityType: &commonpb.ActivityType{Name: machine.ActivityLeg},
 			HeartbeatDetails: payloads,
@@ -87,7 +88,9 @@ func TestShowRolloutProgress_ShowsStepReportedByLeg(t *testing.T) {
 		&rollout.WaitingFor{Kind: rollout.WaitPods, Message: "paused"}
 	showRolloutProgress(&paused, beat(fromLeg))
 	require.Equal(t, "paused by a user", paused.Reason, "a heartbeat does not overwrite the reason of a pause")
-	require.Equal(t, 2, paused.CurrentStepIndex)
+	require.Equal(t, "paused", paused.WaitingFor.Message)
+	require.Equal(t, 1, paused.CurrentStepIndex, "nor is the step of another moment shown beside it")
+	require.Zero(t, paused.CanaryReplicas, "nor its pods")
 
 	ahead := fromWorkflow
 	ahead.CurrentStepIndex = 3

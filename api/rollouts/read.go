@@ -84,7 +84,7 @@ func ReadRelease(ctx context.Context, b *backend.Backend, of plan.RolloutStatus)
 type Reader struct {
 	*Handlers
 	key    rolloutKey
-	memory backend.Memory[rollout.Status]
+	memory backend.Memory[workflows.RolloutState]
 }
 
 // NewReader creates a Reader.
@@ -134,23 +134,39 @@ func (h *Handlers) Complete(record *v1alpha1.ReleaseRecord) (rollout.Status, err
 func (r *Reader) Running(ctx context.Context,
 	described *workflowservice.DescribeWorkflowExecutionResponse) (rollout.Status, error) {
 	info := described.GetWorkflowExecutionInfo()
-	status, err := r.memory.Query(ctx, r.Backend, r.key.workflowID(), info)
+	state, err := r.memory.Query(ctx, r.Backend, r.key.workflowID(), info)
+	status := state.Status
 	status.Workflow = r.WorkflowRef(r.key.workflowID(), info.GetExecution().GetRunId())
-	showRolloutProgress(&status, described.GetPendingActivities())
+	// of an older description the activities may have ended: their progress may be that of another step
+	if state.AsOf <= info.GetHistoryLength() {
+		showRolloutProgress(&status, described.GetPendingActivities())
+	}
 	return status, err
 }
 
-// Unanswered implements backend.Reader: it shows the published phase and wait.
+// Unanswered implements backend.Reader: it shows the phase and wait that the workflow has published, with the step that
+// it has published with them, or, if it has published no wait, what its leg reports.
 func (r *Reader) Unanswered(status *rollout.Status, described *workflowservice.DescribeWorkflowExecutionResponse) {
 	info := described.GetWorkflowExecutionInfo()
-	status.Phase = publishedPhase(info)
-	status.Reason = "the engine's workflow worker does not answer: this is the last published phase; the progress of " +
-		"its steps is unknown"
-	if status.WaitingFor = publishedWait(info); status.WaitingFor != nil && status.WaitingFor.Message == "" {
-		status.WaitingFor.Message =
-			"this is the last published wait, without its gate; the engine's workflow worker does not answer"
-	}
+	const silent = "the engine's workflow worker does not answer"
+	wait, position := publishedWait(info)
+	status.Phase, status.WaitingFor = publishedPhase(info), wait
+	status.PlaceAt(position)
 	status.Workflow = r.WorkflowRef(r.key.workflowID(), info.GetExecution().GetRunId())
+	switch on := legStatus(described.GetPendingActivities()); {
+	case wait == nil && on != nil && on.Phase == status.Phase && len(on.Steps) == len(status.Steps):
+		takeLeg(status, on)
+		status.Paused = on.Paused
+		showRolloutProgress(status, described.GetPendingActivities())
+		status.Reason = silent + "; its party's worker reports: " + status.Reason
+	case status.CurrentStepIndex == 0:
+		status.Reason = silent + ": this is the last published phase; the progress of its steps is unknown"
+	default:
+		status.Reason = silent + ": this is the last published wait"
+	}
+	if wait != nil && wait.Message == "" {
+		wait.Message = "this is the last published wait, without its gate; " + silent
+	}
 }
 
 // reasonNoWorkflow is the reason of a rollout that has a record but no workflow.
@@ -218,21 +234,21 @@ func memoRecord(described *workflowservice.DescribeWorkflowExecutionResponse) st
 	return backend.Memo[string](described.GetWorkflowExecutionInfo(), workflows.MemoRecord)
 }
 
-// publishedWait returns the wait in a rollout's search attributes, nil if there is none; gate and reason come from the
-// memo if it belongs to the same wait.
-func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
+// publishedWait returns the wait in a rollout's search attributes, nil if there is none. Gate, reason and the step that
+// waits come from the memo if it belongs to the same wait.
+func publishedWait(info *workflowpb.WorkflowExecutionInfo) (wait *rollout.WaitingFor, at rollout.Position) {
 	kind := rollout.WaitKind(execution.Published[string](info, workflows.AttributeWaitingFor.GetName()))
 	if kind == "" {
-		return nil
+		return nil, at
 	}
 	waiting := rollout.WaitingFor{Kind: kind, Since: execution.Published[time.Time](info,
 		workflows.AttributeWaitingSince.GetName()).UTC()}
 	if shown := backend.PublishedDetails(info); shown.WaitingFor != nil && shown.WaitingFor.Kind == kind &&
 		shown.WaitingFor.Since.Sub(waiting.Since).Abs() < time.Second {
-		waiting = *shown.WaitingFor
+		waiting, at = *shown.WaitingFor, shown.Position
 		waiting.Message = shown.Reason
 	}
-	return &waiting
+	return &waiting, at
 }
 
 // publishedPhase returns the phase that a rollout's workflow last published; Progressing if it has published none.
@@ -264,8 +280,7 @@ type podCount struct {
 }
 
 // showRolloutProgress adds the last report of the running activity to the status: the workflow learns nothing about
-// pods between two events of its history. The pending activities were read before the workflow was queried: an activity
-// that the workflow no longer waits for has ended.
+// pods between two events of its history.
 func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingActivityInfo) {
 	if w := status.WaitingFor; w == nil || w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic &&
 		w.Kind != rollout.WaitParty {
@@ -274,8 +289,9 @@ func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingAc
 	for _, activity := range pending {
 		switch activity.GetActivityType().GetName() {
 		case machine.ActivityLeg:
-			showLeg(status, activity)
-			showPods(status, activity)
+			if showLeg(status, activity) {
+				showPods(status, activity)
+			}
 		// only its latest attempt reports that it waits for another release, and for which
 		case rollout.ActivityHoldTraffic:
 			if message := activity.GetLastFailure().GetMessage(); message != "" {
@@ -298,17 +314,37 @@ func showPods(status *rollout.Status, activity *workflowpb.PendingActivityInfo) 
 	showWait(status, backend.Progress(activity))
 }
 
+// legStatus returns the rollout as its running leg last reported it, nil if none reports.
+func legStatus(pending []*workflowpb.PendingActivityInfo) *rollout.Status {
+	for _, activity := range pending {
+		if activity.GetActivityType().GetName() == machine.ActivityLeg {
+			progress, _ := backend.Heartbeat[machine.LegProgress](activity)
+			return progress.Status
+		}
+	}
+	return nil
+}
+
 // showLeg adds the progress of a leg to the status: the workflow learns of the leg's steps only when the leg has ended.
-// What users have commanded in the meantime comes from the workflow alone.
-func showLeg(status *rollout.Status, activity *workflowpb.PendingActivityInfo) {
+// What users have commanded in the meantime comes from the workflow alone: if that has changed the rollout's direction
+// or steps, nothing is added, because the view would be of two moments. It returns whether the pods that the activity
+// reports are those of the action that is shown.
+func showLeg(status *rollout.Status, activity *workflowpb.PendingActivityInfo) bool {
 	progress, _ := backend.Heartbeat[machine.LegProgress](activity)
 	on := progress.Status
 	if on == nil {
-		return
+		return true
 	}
-	if on.Phase != status.Phase || on.CurrentStepIndex < status.CurrentStepIndex || len(on.Steps) != len(status.Steps) {
-		return // a command has changed the rollout's direction or steps since then
+	if on.Phase != status.Phase || on.Paused != status.Paused || on.CurrentStepIndex < status.CurrentStepIndex ||
+		len(on.Steps) != len(status.Steps) {
+		return false
 	}
+	takeLeg(status, on)
+	return progress.PartNumber == len(progress.Parts)+1 // else they are those of an action before
+}
+
+// takeLeg shows the rollout as its leg reports it.
+func takeLeg(status, on *rollout.Status) {
 	status.CurrentStepIndex, status.NextStepIndex, status.CurrentStepState = on.CurrentStepIndex, on.NextStepIndex,
 		on.CurrentStepState
 	status.Steps, status.FinalisingStep, status.Traffic = on.Steps, on.FinalisingStep, on.Traffic
@@ -317,9 +353,7 @@ func showLeg(status *rollout.Status, activity *workflowpb.PendingActivityInfo) {
 	status.StableRevision, status.CanaryRevision, status.PodTemplateHash = on.StableRevision, on.CanaryRevision,
 		on.PodTemplateHash
 	status.Images, status.ObservedWorkloadGeneration = on.Images, on.ObservedWorkloadGeneration
-	if !status.Paused {
-		status.Reason, status.WaitingFor, status.LastUpdateTime = on.Reason, on.WaitingFor, on.LastUpdateTime
-	}
+	status.Reason, status.WaitingFor, status.LastUpdateTime = on.Reason, on.WaitingFor, on.LastUpdateTime
 }
 
 // showWait sets the message of the awaited condition. It copies WaitingFor, because the cached status must not change.

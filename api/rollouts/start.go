@@ -258,10 +258,10 @@ func (s *rolloutStart) currentStatus(ctx context.Context) (rollout.Status, error
 	switch {
 	case s.Written.Outcome != nil:
 		return s.Complete(s.Written)
+	case err == nil && live.Value.Record == s.Written.Name:
+		return live.Value, nil
 	case err != nil || live.Unanswered != "":
 		return s.Outline(s.Written)
-	case live.Value.Record == s.Written.Name:
-		return live.Value, nil
 	}
 	records, err := s.Home.FindRecords(ctx, s.key.labels())
 	if err != nil {

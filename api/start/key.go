@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -77,16 +78,18 @@ func (s *Start) hasTwin(ctx context.Context) (bool, error) {
 // repeat handles a request whose key has a release: the same request is answered with that release, another one is
 // refused.
 func (s *Start) repeat(ctx context.Context, record *v1alpha1.ReleaseRecord) (done bool, err error) {
-	if record.Spec.Subject != s.Subject || record.Spec.RequestDigest != s.digest() {
-		return false, s.release.Name(problem.Conflict.Because(
-			"the key was used for another request: %s %s of %s at %s; take a new key", s.Kind, s.idOf(record),
-			record.Spec.Subject, phrase.Time(record.Spec.CreatedAt.Time)), record.Spec.WorkflowID)
-	}
-	s.ID = s.idOf(record)
+	other := record.Spec.Subject != s.Subject || record.Spec.RequestDigest != s.digest()
 	full, err := s.backend.Home.GetRelease(ctx, record.Name)
+	withdrawn := failure.Is(err, failure.NotFound) && record.Labels[v1alpha1.LabelKind] != v1alpha1.KindKey
+	if other && !withdrawn {
+		return false, s.usedFor(record, full)
+	}
+	if s.ID = s.idOf(record); record.Spec.Subject != s.Subject {
+		s.ID = s.keyedID("")
+	}
 	if failure.Is(err, failure.NotFound) {
-		if record.Labels[v1alpha1.LabelKind] != v1alpha1.KindKey {
-			return false, nil // the request that recorded it has withdrawn it; the ID belongs to the key nevertheless
+		if withdrawn {
+			return false, nil // it was refused before it began; the ID belongs to the key nevertheless
 		}
 		s.Pruned = record
 		return true, nil
@@ -103,6 +106,19 @@ func (s *Start) repeat(ctx context.Context, record *v1alpha1.ReleaseRecord) (don
 		return err == nil, err
 	}
 	return false, s.release.Adopt(ctx)
+}
+
+// usedFor refuses a request whose key another one has used. full is the complete record of that one's release, nil if
+// it is no longer kept.
+func (s *Start) usedFor(record, full *v1alpha1.ReleaseRecord) error {
+	ended := ""
+	if full != nil && full.Outcome != nil {
+		ended = fmt.Sprintf(", which ended as %s (%s)", full.Outcome.State, full.Outcome.Reason)
+	}
+	return s.release.Name(problem.Conflict.Because(
+		"the key was used for another request: %s %s of %s at %s%s; nothing was done: send this request with a new key",
+		s.Kind, s.idOf(record), record.Spec.Subject, phrase.Time(record.Spec.CreatedAt.Time), ended),
+		record.Spec.WorkflowID)
 }
 
 // Age is the time since the record was written.

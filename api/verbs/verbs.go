@@ -142,8 +142,9 @@ func repeated[V any](release Release[V], c Command, now V, history []audit.Entry
 	case string(history[i].Verb) != c.Verb:
 		return true, Refusal(release, fmt.Sprintf("the key %q was used for %s: nothing was done; take a new key", c.Key,
 			history[i].Verb), now)
-	case history[i].Outcome == audit.Refused:
-		return true, Refusal(release, history[i].Message, now)
+	case history[i].Outcome == audit.Refused: // the history doesn't distinguish a repeat from another request
+		return true, Refusal(release, fmt.Sprintf("%s; this is the answer to the first %s with the key %q: send "+
+			"another one with a new key", history[i].Message, c.Verb, c.Key), now)
 	}
 	return true, nil
 }

@@ -18,6 +18,7 @@ import (
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/duration"
 	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/workload"
 )
@@ -133,6 +134,20 @@ func (a *App) CompleteAll(list Lister) cobra.CompletionFunc {
 			return slices.Contains(args, name) || !strings.HasPrefix(name, start)
 		})
 		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// DurationFlag adds a flag that takes a duration, with a default.
+func DurationFlag(command *cobra.Command, to *time.Duration, name string, unset time.Duration, usage string) {
+	*to = unset
+	command.Flags().Var((*duration.Flag)(to), name, usage)
+}
+
+// AcceptYes adds --yes to a command that changes something and asks nothing, unless the command has the flag already.
+// Scripts may then give it to every command, also to one that asks in a later version.
+func AcceptYes(command *cobra.Command) {
+	if command.Flags().Lookup("yes") == nil {
+		command.Flags().BoolP("yes", "y", false, "skip the confirmation; this command asks for none")
 	}
 }
 

@@ -97,7 +97,7 @@ func (o *options) flags(command *cobra.Command) {
 		"maximum total size of the unpacked files")
 	f.IntVar(&o.limits.Entries, "max-entries", o.limits.Entries,
 		"maximum number of files, folders and links in the package")
-	f.DurationVar(&o.patience, "patience", defaultPatience, "how long to retry temporary failures")
+	app.DurationFlag(command, &o.patience, "patience", defaultPatience, "how long to retry temporary failures")
 	f.StringVar(&o.terminationLog, "termination-log", terminationLog,
 		"`file` to which the reason of a failure is written")
 	_ = command.MarkFlagRequired("sha256")

@@ -333,7 +333,7 @@ type FlagTexts struct {
 func (o *Options) Flags(command *cobra.Command, w FlagTexts) {
 	f := command.Flags()
 	o.names = []string{"timeout", "exit-on-interrupted", "exit-on-paused"}
-	f.DurationVar(&o.Timeout, "timeout", 0, "stop watching after this time, such as 30m, while the "+w.Noun+
+	app.DurationFlag(command, &o.Timeout, "timeout", 0, "stop watching after this time, such as 30m, while the "+w.Noun+
 		" continues; 0 watches "+w.Until)
 	f.BoolVar(&o.ExitOnInterrupted, "exit-on-interrupted", false, "exit with code 4 when "+w.Interrupted)
 	f.BoolVar(&o.ExitOnPaused, "exit-on-paused", false, "exit with code 5 when "+w.Paused)
@@ -347,6 +347,7 @@ func (o *Options) Flags(command *cobra.Command, w FlagTexts) {
 func (o *Options) StartFlags(command *cobra.Command, w FlagTexts) {
 	command.Flags().BoolVarP(&o.Watch, "watch", "w", false, "watch the "+w.Noun+" "+w.Until)
 	o.Flags(command, w)
+	app.AcceptYes(command)
 }
 
 // Check returns an error if a flag of the watch was given without --watch.

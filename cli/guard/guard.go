@@ -153,6 +153,7 @@ func removeCommand(a *app.App, o *options) *cobra.Command {
 	}
 	command.Flags().StringVar(&engineNamespace, "engine-namespace", "", "also remove the webhooks that install has "+
 		"registered for the engine in this `namespace`")
+	app.AcceptYes(command)
 	return command
 }
 

@@ -88,6 +88,7 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the policies in version v1 without applying them; with "+
 		"--webhook-service or --webhook-url also the webhooks and the definition of Rollouts")
 	o.webhooks.register(f)
+	app.AcceptYes(command)
 	return command
 }
 

@@ -71,7 +71,7 @@ engine in --api or SLIPWAY_API, ` + exampleHealthURL + ` by default. It needs no
 		},
 	}
 	app.ClientFlags(command)
-	command.Flags().DurationVar(&timeout, "timeout", healthTimeout, "how long to wait for the response")
+	app.DurationFlag(command, &timeout, "timeout", healthTimeout, "how long to wait for the response")
 	return command
 }
 

@@ -238,6 +238,7 @@ func (n *Noun[Item, Object]) DeleteCommand(long string) *cobra.Command {
 		names, err = n.names(args)
 		return err
 	}, func(c *cobra.Command, api *client.Client, _ []string) error { return n.deleteAll(c, api, names) })
+	app.AcceptYes(command)
 	n.flags(command)
 	return command
 }
@@ -315,6 +316,7 @@ func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Ap
 	app.ClientFlags(command)
 	manifest.FileFlag(command, &files)
 	a.OutputFlag(command)
+	app.AcceptYes(command)
 	n.flags(command)
 	return command
 }

@@ -112,6 +112,7 @@ func (n *Noun[Item, Object]) VerbCommand(v Verb[Object], stateText func(Object) 
 	if v.Flags != nil {
 		v.Flags(command, &body)
 	}
+	app.AcceptYes(command)
 	return command
 }
 

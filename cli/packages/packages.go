@@ -148,6 +148,7 @@ package that is not to be unpacked, set --unpack=false. A package that the store
 	command.Flags().BoolVar(&unpack, "unpack", true,
 		"check that pods can unpack the package; set --unpack=false for a package that is deployed as one file, such "+
 			"as a jar")
+	app.AcceptYes(command)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		values, err := app.LoadSettings(c)
 		if err != nil {

@@ -112,7 +112,7 @@ func Command(a *app.App) *cobra.Command {
 	f.StringVar(&o.rollout, "rollout", "", "`name` of the rollout (default: the workload's name)")
 	f.BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only print what would be done")
-	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "maximum duration of the repair")
+	app.DurationFlag(command, &o.timeout, "timeout", defaultTimeout, "maximum duration of the repair")
 	_ = command.MarkFlagFilename("kubeconfig")
 	_ = command.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"stable", "new"},
 		cobra.ShellCompDirectiveNoFileComp))

@@ -154,9 +154,17 @@ func showSteps(n *rollouts) {
 			}
 		}
 		return []string{keyOf(s), string(s.Style), string(s.Phase),
-			fmt.Sprintf("%d/%d", s.CurrentStepIndex, len(s.Steps)), traffic,
+			stepColumn(s), traffic,
 			fmt.Sprint(s.CanaryReplicas), fmt.Sprint(s.CanaryReadyReplicas), fmt.Sprint(s.Replicas), wait, since}
 	}
+}
+
+// stepColumn returns the step as lists show it; "?" while the engine does not know it.
+func stepColumn(s rollout.Status) string {
+	if s.CurrentStepState == rollout.StateUnknown {
+		return fmt.Sprintf("?/%d", len(s.Steps))
+	}
+	return fmt.Sprintf("%d/%d", s.CurrentStepIndex, len(s.Steps))
 }
 
 func historyCommand(n *rollouts) *cobra.Command {
@@ -282,6 +290,10 @@ const repeatWindow = 10 * time.Second
 func confirm(a *app.App, verb rollout.Verb) func(rollout.Status, *noun.VerbBody) error {
 	return func(s rollout.Status, body *noun.VerbBody) error {
 		named := body.Step != 0
+		if !named && s.CurrentStepState == rollout.StateUnknown {
+			return fmt.Errorf("which step of rollout %s waits is not known now: %s; repeat the command, or name the "+
+				"step with --step", keyOf(s), render.OneLine(s.Reason))
+		}
 		if !named {
 			body.Step = s.CurrentStepIndex
 		}

@@ -124,7 +124,7 @@ The exit code is 0 if it reached the state, and otherwise:
 	})
 	command.Flags().StringSliceVar(&goal, "for", []string{string(goalHealthy)},
 		"the `state` to wait for: "+strictyaml.List(waitGoals))
-	command.Flags().DurationVar(&timeout, "timeout", 0, "maximum time to wait, such as 30m; 0 waits forever")
+	app.DurationFlag(command, &timeout, "timeout", 0, "maximum time to wait, such as 30m; 0 waits forever")
 	app.FlagChoices(command, "for", waitGoals...)
 	return command
 }

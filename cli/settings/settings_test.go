@@ -396,11 +396,11 @@ func TestLoad_ReportsAllErrorsTogether(t *testing.T) {
 			reason: "All errors are reported, each with its setting and source.",
 			groups: []Group{Server},
 			args:   []string{"--listen", "127.0.0.1:70000"},
-			env:    map[string]string{"SLIPWAY_UNREACHABLE_BUDGET": "120"},
+			env:    map[string]string{"SLIPWAY_UNREACHABLE_BUDGET": "2 min"},
 			file:   "log-level: loud\nkube-burst: -1\nrecord-limit: 0\n",
 			want: `5 invalid settings:
   listen (flag --listen): "127.0.0.1:70000" has no valid port: want a number from 0 to 65535
-  unreachable-budget (env SLIPWAY_UNREACHABLE_BUDGET): "120" is not a duration: use, for example, 90s, 2m or 1h30m
+  unreachable-budget (env SLIPWAY_UNREACHABLE_BUDGET): "2 min" is not a duration: use, for example, 90 (in seconds), 90s, 5m or 1h30m
   record-limit (file slipway.yaml:3): 0 is too small: want at least 1
   kube-burst (file slipway.yaml:2): -1 is too small: want at least 1
   log-level (file slipway.yaml:1): "loud" is not one of debug, info, warn, error`,

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"slipway.io/slipway/release/duration"
 	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/source"
@@ -156,10 +157,10 @@ func rate(text string) (any, error) {
 	return float32(n), nil
 }
 
-func duration(text string) (any, error) {
-	d, err := time.ParseDuration(text)
+func positiveDuration(text string) (any, error) {
+	d, err := duration.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not a duration: use, for example, 90s, 2m or 1h30m", text)
+		return nil, fmt.Errorf("%q is not a duration: use, for example, %s", text, duration.Examples)
 	}
 	if d <= 0 {
 		return nil, fmt.Errorf("%s is too short: want more than 0s", text)
@@ -169,7 +170,7 @@ func duration(text string) (any, error) {
 
 // wholeSeconds validates a duration that is transmitted in seconds.
 func wholeSeconds(text string) error {
-	if d, err := time.ParseDuration(text); err == nil && d%time.Second != 0 {
+	if d, err := duration.Parse(text); err == nil && d%time.Second != 0 {
 		return fmt.Errorf("%s is not a whole number of seconds", text)
 	}
 	return nil
@@ -305,7 +306,7 @@ var kinds = map[reflect.Type]struct {
 	reflect.TypeFor[int]():           {"int", positive},
 	reflect.TypeFor[int64]():         {"size", size},
 	reflect.TypeFor[float32]():       {"number", rate},
-	reflect.TypeFor[time.Duration](): {"duration", duration},
+	reflect.TypeFor[time.Duration](): {"duration", positiveDuration},
 }
 
 const (

@@ -66,6 +66,23 @@ contexts: [{name: a, context: {cluster: a}}], current-context: a}`), 0o600))
 	}
 }
 
+// A script gives --yes to every command that changes something, whether it asks or not.
+func TestCommandsThatChange_AcceptYes(t *testing.T) {
+	t.Parallel()
+	for _, command := range strings.Split("service apply,service delete,party apply,party delete,"+
+		"trafficrouting apply,trafficrouting delete,task delete,"+
+		"plan apply,plan delete,plan run,task pause,"+
+		"task resume,task stop,task approve,task rerun,task reverse,rollout start,rollout undo,rollout approve,"+
+		"rollout pause,rollout resume,rollout rollback,rollout stop,rollout jump,rollout retry,rollout promote,"+
+		"serving create,serving apply,serving update,serving delete,serving approve,serving pause,serving resume,"+
+		"serving stop,appimage apply,appimage delete,repair,guard install,guard remove,package push", ",") {
+		out, errs, code := slipway(t, append(strings.Fields(command), "--yes", "--help")...)
+		require.Zero(t, code, "%s: %s", command, errs)
+		require.Contains(t, out, "slipway "+command+" ", "it is the help of the command")
+		require.Regexp(t, `-y, --yes +(skip|use)`, out, command)
+	}
+}
+
 func TestEngineCommands_AreInHelp(t *testing.T) {
 	t.Parallel()
 	help, _, _ := slipway(t)
@@ -97,4 +114,13 @@ func TestHelpNamesFlagsOfTheCommand(t *testing.T) {
 	help, _, _ := slipway(t, "package", "push", "--help")
 	require.NotContains(t, help, "--unpack =false")
 	require.Regexp(t, `--unpack +check that pods`, help)
+}
+
+// `go install slipway.io/slipway/cmd/slipway@VERSION`, as docs/first-canary.md has it, refuses a module that replaces or
+// excludes others.
+func TestModule_ReplacesNoOther(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	require.NotRegexp(t, `(?m)^\s*(replace|exclude)\b`, string(text))
 }

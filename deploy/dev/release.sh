@@ -28,7 +28,7 @@ check() {
   fi
 }
 
-# archive OS ARCH: the binary, kubectl's plugin (the same binary by another name), README, CHANGELOG, and the licences of what is compiled in.
+# archive OS ARCH: the binary, kubectl's plugin (the same binary by another name), manifests, README, CHANGELOG, and the licences of what is compiled in.
 archive() {
   local name=slipway_${version#v}_$1_$2
   local folder=$work/$name
@@ -43,8 +43,18 @@ archive() {
   )
   ln -s slipway "$folder/kubectl-slipway"
   cp "$root/README.md" "$root/CHANGELOG.md" "$root/LICENSE" "$folder/"
+  manifests "$folder/deploy"
   tar --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw,a-s --mtime="@$time" -C "$work" -c "$name" |
     gzip --no-name --best >"$out/$name.tar.gz"
+}
+
+# manifests FOLDER: what an administrator applies, see docs/first-canary.md.
+manifests() {
+  local part
+  for part in crds guard rbac rollouts; do
+    mkdir -p "$1/$part"
+    cp "$root/deploy/$part"/*.yaml "$1/$part/"
+  done
 }
 
 version=${1:-}

@@ -187,10 +187,14 @@ func (l *Log) answerTo(key string) *Answer {
 
 // previousUse describes what a key was used for.
 func (a *Answer) previousUse(verb Verb) string {
+	use := string(a.Verb)
 	if a.Verb == verb {
-		return "another " + string(verb)
+		use = "another " + use
 	}
-	return string(a.Verb)
+	if a.Outcome == Refused && a.Message != "" {
+		use += ", which was refused (" + a.Message + ")"
+	}
+	return use
 }
 
 // Append adds an entry.

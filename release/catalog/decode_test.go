@@ -24,7 +24,7 @@ workloads:
     apiVersion: apps/v1
     kind: DaemonSet
     name: order-agent
-deadlineSeconds: 900
+deadlineSeconds: 15m
 package: {container: app, mountPath: /app, credentials: registry-login}
 build:
   jobTemplate:
@@ -166,7 +166,7 @@ func TestDecode_Rejects(t *testing.T) {
 			"workloads[1]", 4, "is Deployment shop/a again, which is already workloads[0]",
 		},
 		"Deadline": {"a deadline of zero", "deadlineSeconds: 0\n" + change("", ""), "deadlineSeconds", 1,
-			"must be from 1 to 86400, not 0"},
+			"must be from 1 to 86400 seconds, not 0"},
 		"LongDeadline": {"more than a day", "deadlineSeconds: 86401\n" + change("", ""), "deadlineSeconds", 1,
 			"must be from 1 to 86400"},
 		"PackageEmpty": {"a missing path", "package: {container: app}\n" + change("", ""), "package.mountPath", 1,
@@ -215,7 +215,7 @@ workloads:
 - nmespace: shop
   workloadRef: {apiVersion: apps/v1, kind: Pod, name: A}
   replicas: many
-deadlineSeconds: "600"
+deadlineSeconds: ten minutes
 `))
 	var got []string
 	for _, one := range errs {

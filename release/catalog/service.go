@@ -42,7 +42,7 @@ type Service struct {
 	// DeadlineSeconds is how long one operation on the service may take; time in which its cluster is unreachable does
 	// not count. Default 600.
 	// +kubebuilder:validation:Minimum=1
-	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty" most:"86400"`
+	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty" most:"86400" form:"seconds"`
 	// Package specifies how a code package reaches the containers (HTTP_UPLOAD_DEPLOY).
 	Package *Package `json:"package,omitempty"`
 	// Build specifies how the service is compiled (COMPILE_DEPLOY).
@@ -117,7 +117,7 @@ type Build struct {
 	Credentials string `json:"credentials,omitempty"`
 	// DeadlineSeconds is how long the build may take; absent: as long as an operation on the service.
 	// +kubebuilder:validation:Minimum=1
-	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty" most:"86400"`
+	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty" most:"86400" form:"seconds"`
 }
 
 // PartyOrDefault returns the party of the workload, "default" if it names none.

@@ -82,8 +82,8 @@ func DecodePolicy(data []byte) (Policy, strictyaml.Errors) {
 	}
 	m := root.Mapping("progressDeadlineSeconds", "partyDeadlineSeconds", "order", "parties", "approval")
 	p := Policy{
-		ProgressDeadlineSeconds: m.Optional("progressDeadlineSeconds").Integer(1, maxDeadlineSeconds),
-		PartyDeadlineSeconds:    m.Optional("partyDeadlineSeconds").Integer(1, maxDeadlineSeconds),
+		ProgressDeadlineSeconds: m.Optional("progressDeadlineSeconds").Seconds(1, maxDeadlineSeconds),
+		PartyDeadlineSeconds:    m.Optional("partyDeadlineSeconds").Seconds(1, maxDeadlineSeconds),
 	}
 	if v := m.Optional("order"); v.Present() {
 		p.Order = Order(v.Text())

@@ -79,6 +79,8 @@ type Findings struct {
 	errors     Errors
 	lines      map[string]int
 	unreadable map[string]bool
+	// foreign says what keys of other products are called here.
+	foreign map[string]string
 	// more is set if there were more errors.
 	more bool
 }
@@ -170,9 +172,14 @@ func repeatedKey(first, again int) string {
 	return fmt.Sprintf("appears twice (lines %d and %d): keep one", first, again)
 }
 
-func unknownKey(key string, known []string) string {
+// NameForeign sets what keys of other products are called in this document, to be read after "unknown key …:".
+func (f *Findings) NameForeign(keys map[string]string) { f.foreign = keys }
+
+func (f *Findings) unknownKey(key string, known []string) string {
 	near := Nearest(key, known)
-	switch {
+	switch here := f.foreign[key]; {
+	case here != "":
+		return fmt.Sprintf("unknown key %s: %s; the keys here are %s", Quote(key), here, strings.Join(known, ", "))
 	case near == "":
 		return fmt.Sprintf("unknown key %s: the keys here are %s", Quote(key), strings.Join(known, ", "))
 	case strings.EqualFold(near, key):

@@ -6,8 +6,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"slipway.io/slipway/release/duration"
 )
 
 // The short tags of YAML's types.
@@ -70,16 +73,19 @@ func (v Value) Bool() bool {
 // octal).
 var decimal = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
-// Integer returns a 64-bit integer from least to most, both included.
+// isQuotedNumber reports whether the value is a text that is a whole number.
+func (v Value) isQuotedNumber() bool {
+	return v.tag() == stringTag && decimal.MatchString(v.node.Value)
+}
+
+// Integer returns a 64-bit integer from least to most, both included. It may be in quotes: tools that fill in templates
+// write it so.
 func (v Value) Integer(least, most int64) int64 {
 	if !v.usable() {
 		return 0
 	}
 	switch tag := v.tag(); {
-	case tag == stringTag && decimal.MatchString(v.node.Value):
-		v.CannotRead("must be a whole number, not %s: leave out the quotes", describe(v.node))
-		return 0
-	case tag != integerTag && tag != floatTag:
+	case tag != integerTag && tag != floatTag && !v.isQuotedNumber():
 		v.CannotRead("must be a whole number, not %s", describe(v.node))
 		return 0
 	case !decimal.MatchString(v.node.Value):
@@ -94,12 +100,42 @@ func (v Value) Integer(least, most int64) int64 {
 	return number
 }
 
-// NumberOrText returns an integer from least to most, or a text; isText reports which.
+// NumberOrText returns an integer from least to most, in quotes or not, or another text; isText reports which.
 func (v Value) NumberOrText(least, most int64) (number int64, text string, isText bool) {
-	if v.tag() == stringTag {
+	if v.tag() == stringTag && !v.isQuotedNumber() {
 		return 0, v.Text(), true
 	}
 	return v.Integer(least, most), "", false
+}
+
+// Seconds returns a duration in whole seconds, from least to most, both included: a number of seconds, in quotes or
+// not, or a text such as 90s, 5m or 1h30m.
+func (v Value) Seconds(least, most int64) int64 {
+	if !v.usable() {
+		return 0
+	}
+	lasts, err := duration.Parse(v.node.Value)
+	seconds := int64(lasts / time.Second)
+	switch tag := v.tag(); {
+	case tag != stringTag && tag != integerTag || err != nil:
+		v.CannotRead("must be a duration, such as %s, not %s", duration.Examples, describe(v.node))
+		return 0
+	case lasts%time.Second != 0 && seconds <= most:
+		v.CannotRead("must be whole seconds, not %s", clip(v.node.Value))
+		return 0
+	case seconds < least || seconds > most:
+		v.CannotRead("must be from %d to %d seconds, not %s", least, most, clip(v.node.Value))
+		return 0
+	}
+	return seconds
+}
+
+// Duration returns a text that is to be read as a duration. A number of seconds, in quotes or not, gets its unit.
+func (v Value) Duration() string {
+	if v.tag() == stringTag && !v.isQuotedNumber() {
+		return v.Text()
+	}
+	return strconv.FormatInt(v.Seconds(0, math.MaxInt64), 10) + "s"
 }
 
 // digits matches a number without sign, fraction or exponent, of any length.

@@ -39,6 +39,9 @@ func (v Value) CannotRead(format string, args ...any) {
 	v.found.unreadable[v.path] = true
 }
 
+// Unreadable reports whether an error says that the value, or one around it, cannot be read.
+func (v Value) Unreadable() bool { return v.found.Unreadable(v.path) }
+
 // usable reports whether there is a value to read. Anchors and aliases are rejected: otherwise a short text could
 // expand to a huge one.
 func (v Value) usable() bool {
@@ -179,7 +182,7 @@ func (v Value) readMapping(known []string) Mapping {
 		first[key.Value] = key.Line
 		if known != nil && !slices.Contains(known, key.Value) {
 			if v.found.hasRoom() { // else the search for the word that was meant is useless
-				m.refuseKey(key, path, unknownKey(key.Value, known))
+				m.refuseKey(key, path, v.found.unknownKey(key.Value, known))
 			}
 			continue
 		}
@@ -318,6 +321,8 @@ func (v Value) check(t reflect.Type, own string) {
 		v.text()
 	case t.Kind() == reflect.Bool:
 		v.Bool()
+	case v.isQuotedNumber():
+		v.CannotRead("must be a whole number, not %s: leave out the quotes", describe(v.node)) // as Kubernetes reads it
 	case t.Kind() == reflect.Int32:
 		v.Integer(math.MinInt32, math.MaxInt32)
 	case t.Kind() == reflect.Int64:
@@ -353,17 +358,17 @@ func jsonFields(t reflect.Type) (names []string, fields map[string]reflect.Struc
 }
 
 // Into reads the keys of the mapping into the struct that target points to, by the JSON names of its fields. A text has
-// a character at least. An integer is from 1 to what the field's tag "most" says. A type with a JSON form of its own is
-// a mapping.
+// a character at least. An integer is from 1 to what the field's tag "most" says. A field with the tag "form" is a
+// duration: "seconds" for an integer, "duration" for a text. A type with a JSON form of its own is a mapping.
 func (m Mapping) Into(target any) {
 	into := reflect.ValueOf(target).Elem()
 	names, fields := jsonFields(into.Type())
 	for _, name := range names {
-		m.Field(name).into(into.FieldByIndex(fields[name].Index), fields[name].Tag.Get("most"))
+		m.Field(name).into(into.FieldByIndex(fields[name].Index), fields[name].Tag)
 	}
 }
 
-func (v Value) into(target reflect.Value, most string) {
+func (v Value) into(target reflect.Value, tag reflect.StructTag) {
 	switch t := target.Type(); {
 	case !v.Present():
 	case t.Implements(unmarshaler) || reflect.PointerTo(t).Implements(unmarshaler):
@@ -372,7 +377,7 @@ func (v Value) into(target reflect.Value, most string) {
 		}
 	case t.Kind() == reflect.Pointer:
 		target.Set(reflect.New(t.Elem()))
-		v.into(target.Elem(), most)
+		v.into(target.Elem(), tag)
 	case t.Kind() == reflect.Struct:
 		names, _ := jsonFields(t)
 		v.Mapping(names...).Into(target.Addr().Interface())
@@ -381,15 +386,21 @@ func (v Value) into(target reflect.Value, most string) {
 			target.Set(reflect.Append(target, reflect.Zero(t.Elem())))
 			entry.into(target.Index(target.Len()-1), "")
 		}
+	case tag.Get("form") == "duration":
+		target.SetString(v.Duration())
 	case t.Kind() == reflect.String:
 		target.SetString(v.Text())
 	case t.Kind() == reflect.Bool:
 		target.SetBool(v.Bool())
 	default:
 		largest := int64(1)<<(t.Bits()-1) - 1
-		if limit, err := strconv.ParseInt(most, 10, 64); err == nil {
+		if limit, err := strconv.ParseInt(tag.Get("most"), 10, 64); err == nil {
 			largest = limit
 		}
-		target.SetInt(v.Integer(1, largest))
+		read := v.Integer
+		if tag.Get("form") == "seconds" {
+			read = v.Seconds
+		}
+		target.SetInt(read(1, largest))
 	}
 }

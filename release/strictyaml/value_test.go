@@ -35,21 +35,57 @@ func TestInteger(t *testing.T) {
 		"Huge": {"much more than 64 bits", "f: 99999999999999999999999", 0, "must be from"},
 		"Fraction": {"no whole number", "f: 3.5", 0,
 			"must be a whole number in decimal digits without leading zeros, not 3.5"},
-		"Exponent":    {"readers differ on it", "f: 1e3", 0, "without leading zeros, not 1e3"},
-		"LeadingZero": {"readers differ on whether it is octal", "f: 010", 0, "without leading zeros, not 010"},
-		"Hexadecimal": {"not decimal", "f: 0x10", 0, "not 0x10"},
-		"Separated":   {"not decimal digits", "f: 1_000", 0, "not 1_000"},
-		"Quoted": {"a text is not a number", `f: "3"`, 0,
-			`must be a whole number, not the text "3": leave out the quotes`},
-		"Text":   {"a text is not a number", "f: high", 0, `must be a whole number, not the text "high"`},
-		"Bool":   {"a boolean is not a number", "f: true", 0, "not the boolean true"},
-		"Null":   {"a forgotten value is not zero", "f:", 0, "has no value: write one, or leave the key out"},
-		"List":   {"a list is not a number", "f: [3]", 0, "not a list"},
-		"Tagged": {"a custom type", "f: !mine 3", 0, "not a value of the type !mine"},
+		"Exponent":     {"readers differ on it", "f: 1e3", 0, "without leading zeros, not 1e3"},
+		"LeadingZero":  {"readers differ on whether it is octal", "f: 010", 0, "without leading zeros, not 010"},
+		"Hexadecimal":  {"not decimal", "f: 0x10", 0, "not 0x10"},
+		"Separated":    {"not decimal digits", "f: 1_000", 0, "not 1_000"},
+		"Quoted":       {"templates write numbers so", `f: "3"`, 3, ""},
+		"QuotedOctal":  {"readers differ on it in quotes too", `f: "010"`, 0, `not the text "010"`},
+		"QuotedJSON":   {"the same in JSON", `{"f": "3"}`, 3, ""},
+		"QuotedFigure": {"no number of this language", `f: "3.0"`, 0, `must be a whole number, not the text "3.0"`},
+		"Text":         {"a text is not a number", "f: high", 0, `must be a whole number, not the text "high"`},
+		"Bool":         {"a boolean is not a number", "f: true", 0, "not the boolean true"},
+		"Null":         {"a forgotten value is not zero", "f:", 0, "has no value: write one, or leave the key out"},
+		"List":         {"a list is not a number", "f: [3]", 0, "not a list"},
+		"Tagged":       {"a custom type", "f: !mine 3", 0, "not a value of the type !mine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, errs := readField(t, test.text, func(v Value) int64 { return v.Integer(math.MinInt64, math.MaxInt64) })
+			require.Equal(t, test.want, got, test.reason)
+			requireRefusal(t, errs, test.refusal, test.reason)
+		})
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reason, text string
+		want         int64
+		refusal      string
+	}{
+		"Number":   {"a number is in seconds", "f: 90", 90, ""},
+		"Quoted":   {"also in quotes", `f: "90"`, 90, ""},
+		"Unit":     {"a text has units", "f: 1h30m", 5400, ""},
+		"JSON":     {"the same in JSON", `{"f": "5m"}`, 300, ""},
+		"Absent":   {"absent is zero and no error", "{}", 0, ""},
+		"Least":    {"the limit is in seconds", "f: 0s", 0, "must be from 1 to 86400 seconds, not 0s"},
+		"Most":     {"whatever the unit", "f: 2d", 0, "must be from 1 to 86400 seconds, not 2d"},
+		"Negative": {"no negative one here", "f: -5", 0, "must be from 1 to 86400 seconds, not -5"},
+		"Huge":     {"more than any limit", "f: 999999999999999999w", 0, "must be from 1 to 86400"},
+		"Split":    {"seconds are not split", "f: 1500ms", 0, "must be whole seconds, not 1500ms"},
+		"Fraction": {"no whole number", "f: 1.5", 0, "must be a duration, such as 90 (in seconds), 90s, 5m or 1h30m, " +
+			"not the number 1.5"},
+		"Octal": {"readers differ on it", "f: 010", 0, "not the number 010"},
+		"Bool":  {"no duration", "f: true", 0, "not the boolean true"},
+		"Text":  {"no duration", "f: soon", 0, `not the text "soon"`},
+		"List":  {"no duration", "f: [90]", 0, "not a list"},
+		"Null":  {"a forgotten value is not zero", "f:", 0, "has no value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, errs := readField(t, test.text, func(v Value) int64 { return v.Seconds(1, 86400) })
 			require.Equal(t, test.want, got, test.reason)
 			requireRefusal(t, errs, test.refusal, test.reason)
 		})

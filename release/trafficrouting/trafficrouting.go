@@ -123,12 +123,11 @@ func readStrategy(r *strategy.Reader, v strictyaml.Value, routings []strategy.Ro
 	weight := m.Optional("weight")
 	switch {
 	case weight.Present() && len(t.Matches) > 0:
-		weight.Integer(1, 100)
+		strategy.Percent(weight, 1)
 		r.Warn(weight.Path(), "is ignored because there are matches: only the requests that match go to the new "+
 			"versions")
 	case weight.Present():
-		n := int32(weight.Integer(1, 100))
-		t.Weight = &n
+		t.Weight = strategy.Percent(weight, 1)
 		refuseWeight(r, weight.Path(), routings)
 	case len(t.Matches) == 0:
 		r.Refuse(v.Path(), "sends no request anywhere: give it matches, or a weight")

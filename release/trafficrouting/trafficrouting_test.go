@@ -90,7 +90,7 @@ func TestRefusals(t *testing.T) {
 			`{"objectRef":[{"service":"a","gateway":{"httpRouteName":"a"}}],"strategy":{"weight":20}}`,
 			"strategy.weight", "cannot be done by an HTTPRoute"},
 		"WeightRange": {"a share", strings.Replace(byCustom, "20", "101", 1), "strategy.weight",
-			"must be from 1 to 100"},
+			"must be a share from 1% to 100%"},
 		"UnknownKey": {"an unknown key", strings.Replace(byCustom, `"weight"`, `"wieght"`, 1), "strategy.wieght",
 			`did you mean "weight"`},
 	} {

@@ -122,7 +122,7 @@ type Window struct {
 	// Start is when it begins for the first time: RFC 3339, with an offset or as the clock shows it in TimeZone.
 	Start string `json:"start" yaml:"start,omitempty"`
 	// Duration is how long it lasts: 90m, 4h, 1d12h, or in ISO 8601, PT4H. A day is 24 hours.
-	Duration string `json:"duration" yaml:"duration,omitempty"`
+	Duration string `json:"duration" yaml:"duration,omitempty" form:"duration"`
 	// RRule is how it recurs, by RFC 5545: FREQ=WEEKLY;BYDAY=TU,TH. Absent: once.
 	RRule string `json:"rrule,omitempty" yaml:"rrule,omitempty"`
 	// TimeZone is the IANA name of the zone whose clock counts: Europe/Berlin. Absent: the offset of Start counts at

@@ -3,7 +3,6 @@ package window
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/teambition/rrule-go"
 
+	"slipway.io/slipway/release/duration"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -293,43 +293,21 @@ func parseZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// durationForms match 1w2d3h4m5s, P1DT4H and P2W, with any part left out.
-var durationForms = []*regexp.Regexp{
-	regexp.MustCompile(`^(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?$`),
-	regexp.MustCompile(`^P(?:(\d{1,9})W)?(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?$`),
-}
-
-var durationUnits = []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour, time.Minute, time.Second}
-
 // maxDuration is the maximum duration of a window.
 const maxDuration = 366 * 24 * time.Hour
 
 // parseDuration parses the duration of a window.
 func parseDuration(text string) (time.Duration, error) {
-	for _, form := range durationForms {
-		parts := form.FindStringSubmatch(text)
-		if parts == nil || strings.HasSuffix(text, "T") || text == "" || text == "P" {
-			continue
-		}
-		var sum time.Duration
-		for i, part := range parts[1:] {
-			n, _ := strconv.ParseInt("0"+part, 10, 64)
-			if n > int64(maxDuration/durationUnits[i]) {
-				return 0, tooLong(text)
-			}
-			sum += time.Duration(n) * durationUnits[i]
-		}
-		switch {
-		case sum <= 0:
-			return 0, fmt.Errorf("is %s, which is no time at all: write 4h, for example", quote(text))
-		case sum > maxDuration:
-			return 0, tooLong(text)
-		}
-		return sum, nil
+	lasts, err := duration.Parse(text)
+	switch {
+	case err != nil || lasts < 0:
+		return 0, fmt.Errorf("%s is not a duration: write 90m, 4h or 1d12h, or PT4H", quote(text))
+	case lasts == 0:
+		return 0, fmt.Errorf("is %s, which is no time at all: write 4h, for example", quote(text))
+	case lasts > maxDuration:
+		return 0, fmt.Errorf("is %s: a window lasts at most %d days", quote(text), maxDuration/(24*time.Hour))
+	case lasts%time.Second != 0:
+		return 0, fmt.Errorf("is %s: a window lasts whole seconds", quote(text))
 	}
-	return 0, fmt.Errorf("%s is not a duration: write 90m, 4h or 1d12h, or PT4H", quote(text))
-}
-
-func tooLong(text string) error {
-	return fmt.Errorf("is %s: a window lasts at most %d days", quote(text), maxDuration/(24*time.Hour))
+	return lasts, nil
 }

@@ -145,12 +145,6 @@ func (m *Machine) nextIndex() int {
 	return s.CurrentStepIndex + 1
 }
 
-// The states of steps other than the current one, which has a StepState.
-const (
-	stepPending = "Pending"
-	stepSkipped = "Skipped"
-)
-
 func (m *Machine) stepState(n int) string {
 	s := &m.s.Status
 	step := s.Steps[n-1]
@@ -161,9 +155,9 @@ func (m *Machine) stepState(n int) string {
 	case n == s.CurrentStepIndex && (!over || m.s.Ending.Side() != rollout.SideNew):
 		return string(s.CurrentStepState)
 	case n < s.CurrentStepIndex || over:
-		return stepSkipped
+		return rollout.StepSkipped
 	default:
-		return stepPending
+		return rollout.StepPending
 	}
 }
 
@@ -182,7 +176,7 @@ func stepStatuses(steps []strategy.Step) []rollout.StepStatus {
 	statuses := make([]rollout.StepStatus, len(steps))
 	for i, step := range steps {
 		s := rollout.StepStatus{Index: i + 1, Replicas: step.Replicas, Matches: step.Matches,
-			RequestHeaderModifier: step.RequestHeaderModifier, Pause: "approval", State: stepPending}
+			RequestHeaderModifier: step.RequestHeaderModifier, Pause: "approval", State: rollout.StepPending}
 		if step.Traffic != nil {
 			s.Traffic = fmt.Sprintf("%d%%", *step.Traffic)
 		}

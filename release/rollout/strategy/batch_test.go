@@ -106,8 +106,7 @@ func TestTargetProperties(t *testing.T) {
 		if step.Type == intstr.Int {
 			return
 		}
-		n, ok := parsePercent(step.StrVal)
-		require.True(t, ok)
+		n := int32(percentOf(step.StrVal))
 		more := intstr.FromString(formatPercent(rapid.Int32Range(n, 100).Draw(t, "larger percentage")))
 		require.GreaterOrEqual(t, Target(more, size), got, "a larger percentage never replaces fewer pods")
 		require.Equal(t, size, Target(part("100%"), size), "100 % replaces all pods")

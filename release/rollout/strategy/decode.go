@@ -2,13 +2,9 @@ package strategy
 
 import (
 	"fmt"
-	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/catalog"
@@ -32,7 +28,12 @@ type Reader struct {
 }
 
 // NewReader returns a Reader that adds to the findings of one document.
-func NewReader(found *strictyaml.Findings) *Reader { return &Reader{found: found} }
+func NewReader(found *strictyaml.Findings) *Reader { return newReader(found, false) }
+
+func newReader(found *strictyaml.Findings, stored bool) *Reader {
+	found.NameForeign(foreign)
+	return &Reader{found: found, stored: stored}
+}
 
 // Refuse records a broken rule. It ignores a field that could not be read, since that error is already recorded.
 func (r *Reader) Refuse(field, format string, args ...any) { r.found.Refuse(0, field, format, args...) }
@@ -108,65 +109,17 @@ func oneOf[T ~string](v strictyaml.Value, words ...T) T {
 	return ""
 }
 
-// readEnum and readInteger overwrite a default if the field is present.
+// readEnum and readSeconds overwrite a default if the field is present.
 func readEnum[T ~string](v strictyaml.Value, to *T, words ...T) {
 	if v.Present() {
 		*to = oneOf(v, words...)
 	}
 }
 
-func readInteger(v strictyaml.Value, to *int64, least, most int64) {
+func readSeconds(v strictyaml.Value, to *int64, least, most int64) {
 	if v.Present() {
-		*to = v.Integer(least, most)
+		*to = v.Seconds(least, most)
 	}
-}
-
-// percentPattern matches a percentage as the documents write it: an integer with the percent sign.
-var percentPattern = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})%$`)
-
-// parsePercent returns N of "N%"; ok is false for any other text and above 100.
-func parsePercent(text string) (n int32, ok bool) {
-	if !percentPattern.MatchString(text) {
-		return 0, false
-	}
-	parsed, err := strconv.ParseInt(strings.TrimSuffix(text, "%"), 10, 32)
-	return int32(parsed), err == nil && parsed <= 100
-}
-
-// percent reads a percentage; nil if it is absent or cannot be read.
-func percent(v strictyaml.Value, least int32) *int32 {
-	text := v.Text()
-	if text == "" {
-		return nil
-	}
-	n, ok := parsePercent(text)
-	if !ok || n < least {
-		v.CannotRead(`must be a share from "%d%%" to "100%%", with the sign, not %s`, least, strictyaml.Quote(text))
-		return nil
-	}
-	return &n
-}
-
-// amount reads a number of pods or a percentage of them; nil if it is absent or cannot be read.
-func amount(v strictyaml.Value, least int32) *intstr.IntOrString {
-	if !v.Present() {
-		return nil
-	}
-	number, text, isText := v.NumberOrText(math.MinInt64, math.MaxInt64)
-	var result intstr.IntOrString
-	switch n, ok := parsePercent(text); {
-	case isText && (text == "" || !ok || n < least):
-		v.CannotRead(`must be a number of pods, or a share from "%d%%" to "100%%", not %s`, least,
-			strictyaml.Quote(text))
-	case isText:
-		result = intstr.FromString(text)
-	case number < int64(least) || number > math.MaxInt32:
-		v.CannotRead(`must be a number of pods from %d to %d, or a share such as "10%%", not %d`, least, math.MaxInt32,
-			number)
-	default:
-		result = intstr.FromInt32(int32(number))
-	}
-	return &result
 }
 
 // The API group and the supported versions of Rollout documents.
@@ -363,7 +316,7 @@ func DecodeObject(object []byte) (Spec, []string, Errors) {
 	if !ok {
 		return Spec{}, nil, found.Sorted()
 	}
-	r := &Reader{found: found, stored: true}
+	r := newReader(found, true)
 	d := r.document(root)
 	r.check(&d.draft, d.ref)
 	policy, wrong := r.objectPolicy(&d)
@@ -385,7 +338,7 @@ func (r *Reader) objectPolicy(d *document) (Policy, Errors) {
 	inner, found, ok := strictyaml.Parse([]byte(text))
 	var policy Policy
 	if ok {
-		policy = (&Reader{found: found, stored: true}).policyOf(d, inner)
+		policy = newReader(found, true).policyOf(d, inner)
 	}
 	wrong := found.Sorted()
 	for i := range wrong {

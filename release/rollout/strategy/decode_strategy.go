@@ -108,13 +108,11 @@ func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 	var s Step
 	switch field := m.Optional(share); {
 	case !field.Present():
-	case d.legacy:
-		s.Traffic = new(int32(field.Integer(1, 100)))
 	// a blue-green step may keep all traffic on the old version; a canary step leaves traffic out for that
 	case d.Style == StyleBlueGreen:
-		s.Traffic = percent(field, 0)
+		s.Traffic = Percent(field, 0)
 	default:
-		s.Traffic = percent(field, 1)
+		s.Traffic = Percent(field, 1)
 	}
 	if replicas := amount(m.Optional("replicas"), 1); replicas != nil {
 		s.Replicas = *replicas
@@ -129,7 +127,7 @@ func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 			if r.stored { // a negative pause ends at once, as with other controllers of the kind
 				least = math.MinInt32
 			}
-			s.PauseSeconds = new(max(duration.Integer(least, math.MaxInt32), 0))
+			s.PauseSeconds = new(max(duration.Seconds(least, math.MaxInt32), 0))
 		}
 	}
 	s.Matches = r.Matches(m.Optional("matches"))
@@ -170,8 +168,8 @@ func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
 		"rollbackInBatches", "rollbackWindow", "analysis"}, window.Keys...)...)
 	p.Times = window.Read(m)
 	p.CheckTimes(v.Path(), r.found)
-	readInteger(m.Field("stepDeadlineSeconds"), &p.StepDeadlineSeconds, 1, maxStepDeadlineSeconds)
-	readInteger(m.Field("settleSeconds"), &p.SettleSeconds, 0, maxSettleSeconds)
+	readSeconds(m.Field("stepDeadlineSeconds"), &p.StepDeadlineSeconds, 1, maxStepDeadlineSeconds)
+	readSeconds(m.Field("settleSeconds"), &p.SettleSeconds, 0, maxSettleSeconds)
 	readEnum(m.Field("onFailure"), &p.OnFailure, OnFailurePause, OnFailureRollback)
 	if field := m.Field("analysis"); field.Present() {
 		field.CannotRead("is not available yet: leave it out, and check the new version yourself in a step whose " +
@@ -207,7 +205,7 @@ func (r *Reader) approvals(p *Policy, v strictyaml.Value) {
 		field.CannotRead("is not available yet: callers aren't authenticated yet, so approver lists can't be " +
 			"enforced; leave it out")
 	}
-	readInteger(m.Field("expiresSeconds"), &p.ApprovalExpiresSeconds, 1, maxApprovalExpiresSeconds)
+	readSeconds(m.Field("expiresSeconds"), &p.ApprovalExpiresSeconds, 1, maxApprovalExpiresSeconds)
 	onExpiry := m.Field("onExpiry")
 	readEnum(onExpiry, &p.OnExpiry, OnFailurePause, OnFailureRollback)
 	if onExpiry.Present() && !m.Field("expiresSeconds").Present() {

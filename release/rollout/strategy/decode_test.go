@@ -41,6 +41,45 @@ func ofKind(apiVersion, kind, text string) string {
 	return strings.Replace(text, "apiVersion: apps/v1, kind: Deployment", "apiVersion: "+apiVersion+", kind: "+kind, 1)
 }
 
+// Argo Rollouts, Flagger and Go write durations with units, and templates put numbers into quotes.
+func TestDecodeRequest_NumbersAndDurations_AreReadAsPeopleWriteThem(t *testing.T) {
+	t.Parallel()
+	for text, seconds := range map[string]int64{"90": 90, `"90"`: 90, "90s": 90, "5m": 300, "1h30m": 5400, "1d": 86400,
+		"0": 0, "0s": 0, "PT4H": 14400, "1h0m0s": 3600} {
+		got, wrong := DecodeRequest([]byte(canary("{replicas: 1, pause: {duration: "+text+"}}") +
+			"policy: {settleSeconds: " + text + "}\n"))
+		require.NoError(t, wrong.Err(), text)
+		require.Equal(t, &seconds, got.Spec.Strategy.Steps[0].PauseSeconds, text)
+		require.Equal(t, seconds, got.Spec.Policy.SettleSeconds, text)
+	}
+	for _, text := range []string{"20%", `"20%"`, "20", `"20"`} {
+		got, wrong := DecodeRequest([]byte(canary("{replicas: 1, traffic: "+text+"}", routings)))
+		require.NoError(t, wrong.Err(), text)
+		require.Equal(t, share(20), got.Spec.Strategy.Steps[0].Traffic, text)
+		legacy := strings.Replace(request(oneStep), "strategy: "+oneStep, `rollout: {metadata: {name: a}, kind: Rollout,
+  apiVersion: rollouts.kruise.io/v1alpha1,
+  spec: {objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: a}},
+  strategy: {canary: {steps: [{weight: `+text+"}], "+routings+"}}}}", 1)
+		got, wrong = DecodeRequest([]byte(legacy[strings.Index(legacy, "\n")+1:]))
+		require.NoError(t, wrong.Err(), text)
+		require.Equal(t, share(20), got.Spec.Strategy.Steps[0].Traffic, "v1alpha1: %s", text)
+	}
+	for text, want := range map[string]intstr.IntOrString{"5": pods(5), `"5"`: pods(5), "20%": part("20%"),
+		`"20%"`: part("20%")} {
+		got, wrong := DecodeRequest([]byte(canary("{replicas: " + text + "}")))
+		require.NoError(t, wrong.Err(), text)
+		require.Equal(t, want, got.Spec.Strategy.Steps[0].Replicas, text)
+	}
+	got, wrong := DecodeRequest([]byte(request(oneStep, "policy: {stepDeadlineSeconds: 20m, approvals: "+
+		"{expiresSeconds: 1d}, rollbackWindow: {revisions: '3'}, "+
+		"windows: [{start: 2026-12-01T08:00:00Z, duration: 7200}]}")))
+	require.NoError(t, wrong.Err())
+	require.EqualValues(t, 1200, got.Spec.Policy.StepDeadlineSeconds)
+	require.EqualValues(t, 86400, got.Spec.Policy.ApprovalExpiresSeconds)
+	require.EqualValues(t, 3, got.Spec.Policy.RollbackWindow)
+	require.Equal(t, "7200s", got.Spec.Policy.Windows[0].Duration, "a number of seconds gets its unit")
+}
+
 func TestDecodeRequestRefusals(t *testing.T) {
 	t.Parallel()
 	const steps = "strategy.canary.steps"
@@ -97,22 +136,23 @@ func TestDecodeRequestRefusals(t *testing.T) {
 			"51 steps, of at most 50"},
 		"NoReplicas":   {"replicas has no default", canary("{pause: {}}"), steps + "[0].replicas", "is required"},
 		"ZeroReplicas": {"a step that does nothing", canary("{replicas: 0}"), steps + "[0].replicas", "from 1 to"},
-		"ZeroShare":    {"a step that does nothing", canary("{replicas: 0%}"), steps + "[0].replicas", `from "1%"`},
-		"LargeShare":   {"more than all", canary("{replicas: 101%}"), steps + "[0].replicas", `to "100%"`},
-		"BareShare": {"the percent sign is required", canary("{replicas: '20'}"), steps + "[0].replicas",
-			`not "20"`},
+		"ZeroShare":    {"a step that does nothing", canary("{replicas: 0%}"), steps + "[0].replicas", "from 1%"},
+		"LargeShare":   {"more than all", canary("{replicas: 101%}"), steps + "[0].replicas", "to 100%"},
+		"SpelledShare": {"a share is a number with the sign", canary("{replicas: 20 percent}"), steps + "[0].replicas",
+			`not "20 percent"`},
+		"ZeroedShare": {"nothing is guessed", canary("{replicas: 020%}"), steps + "[0].replicas", `not "020%"`},
 		"Fraction": {"pods are counted in integers", canary("{replicas: 1.5}"), steps + "[0].replicas",
 			"whole number"},
 		"Shrinking": {"a step never has fewer new pods", canary("{replicas: 5}, {replicas: 3}"),
 			steps + "[1].replicas", "less than the 5 of the step before"},
 		"ShrinkingShare": {"a step never has fewer new pods", canary("{replicas: 50%}, {replicas: 30%}"),
 			steps + "[1].replicas", "less than the 50%"},
-		"BareTraffic": {"the reference implementation refuses it too",
-			canary("{replicas: 1, traffic: '20'}", routings), steps + "[0].traffic", "with the sign"},
-		"NumberTraffic": {"a percentage is text", canary("{replicas: 1, traffic: 20}", routings),
-			steps + "[0].traffic", "must be text"},
+		"FractionOfTraffic": {"a share is whole", canary("{replicas: 1, traffic: 1.5%}", routings),
+			steps + "[0].traffic", `must be a share from 1% to 100%, not "1.5%"`},
+		"LargeTraffic": {"more than all", canary("{replicas: 1, traffic: 200}", routings), steps + "[0].traffic",
+			"must be a share from 1% to 100%, not 200"},
 		"ZeroTraffic": {"a canary without traffic", canary("{replicas: 1, traffic: 0%}", routings),
-			steps + "[0].traffic", `from "1%"`},
+			steps + "[0].traffic", "from 1%"},
 		"NothingRoutes": {"traffic needs a routing", canary("{replicas: 1, traffic: 20%}"), steps + "[0].traffic",
 			"add trafficRoutings"},
 		"MatchesUnrouted": {"matches need a routing", canary("{replicas: 1, matches: [{path: {value: /a}}]}"),
@@ -126,8 +166,25 @@ func TestDecodeRequestRefusals(t *testing.T) {
 			canary("{replicas: 100%, traffic: 20%}", routings), steps + "[0].replicas", "at most 50%"},
 		"NegativePause": {"a duration is not negative", canary("{replicas: 1, pause: {duration: -1}}"),
 			steps + "[0].pause.duration", "must be from 0"},
-		"TextPause": {"seconds are a number", canary("{replicas: 1, pause: {duration: '60'}}"),
-			steps + "[0].pause.duration", "leave out the quotes"},
+		"WordyPause": {"a duration has a known unit", canary("{replicas: 1, pause: {duration: 5 minutes}}"),
+			steps + "[0].pause.duration",
+			`must be a duration, such as 90 (in seconds), 90s, 5m or 1h30m, not the text`},
+		"ShortPause": {"timers are in seconds", canary("{replicas: 1, pause: {duration: 1500ms}}"),
+			steps + "[0].pause.duration", "must be whole seconds, not 1500ms"},
+		"LongDeadline": {"the limit counts in every spelling", request(oneStep, "policy: {stepDeadlineSeconds: 8d}"),
+			"policy.stepDeadlineSeconds", "must be from 1 to 604800 seconds, not 8d"},
+		"SetWeight": {"the word of Argo Rollouts", canary("{setWeight: 20}"), steps + "[0].setWeight",
+			"write traffic: 20% for the share of the requests"},
+		"SetCanaryScale": {"the word of Argo Rollouts", canary("{setCanaryScale: {weight: 20}}"),
+			steps + "[0].setCanaryScale", "write replicas: 20%"},
+		"MaxWeight": {"the word of Flagger", canary("{replicas: 1}", "maxWeight: 50"), "strategy.canary.maxWeight",
+			"it is the traffic of the last step before all pods are new"},
+		"StepWeight": {"the word of Flagger", canary("{replicas: 1}", "stepWeight: 10"), "strategy.canary.stepWeight",
+			"write the steps out"},
+		"ForeignAnalysis": {"a part of both", canary("{replicas: 1}", "analysis: {templates: []}"),
+			"strategy.canary.analysis", "not judged by metrics yet"},
+		"Promotion": {"a word of Argo's blue-green", blueGreen("{replicas: 1}", "autoPromotionEnabled: false"),
+			"strategy.blueGreen.autoPromotionEnabled", "the last step waits with pause: {}"},
 		"BadRegex": {"the expression is invalid",
 			canary("{replicas: 1, matches: [{headers: [{type: RegularExpression, name: a, value: '('}]}]}", routings),
 			steps + "[0].matches[0].headers[0].value", "is not a regular expression"},
@@ -195,7 +252,7 @@ func TestDecodeRequestRefusals(t *testing.T) {
 				"patchPodTemplateMetadata: {labels: {pod-template-hash: b}}"),
 			"strategy.canary.patchPodTemplateMetadata.labels.pod-template-hash", "use another"},
 		"BadThreshold": {"more than all", canary("{replicas: 1}", "failureThreshold: 101%"),
-			"strategy.canary.failureThreshold", `to "100%"`},
+			"strategy.canary.failureThreshold", "to 100%"},
 		"ExtraOfSet": {"only Deployments", ofKind("apps/v1", "StatefulSet",
 			canary("{replicas: 1}", "enableExtraWorkloadForCanary: true")),
 			"strategy.canary.enableExtraWorkloadForCanary", "for Deployments only"},

@@ -144,7 +144,7 @@ var providers = []string{"ingress", "gateway", "customNetworkRefs"}
 func (r *Reader) routing(v strictyaml.Value) []Routing {
 	m := v.Mapping(append([]string{"service", "gracePeriodSeconds"}, providers...)...)
 	routing := Routing{Service: r.name(m, "service", validation.IsDNS1035Label), GraceSeconds: DefaultGraceSeconds}
-	readInteger(m.Optional("gracePeriodSeconds"), &routing.GraceSeconds, 0, math.MaxInt32)
+	readSeconds(m.Optional("gracePeriodSeconds"), &routing.GraceSeconds, 0, math.MaxInt32)
 	var named []string
 	if field := m.Optional("ingress"); field.Present() {
 		named = append(named, "ingress")

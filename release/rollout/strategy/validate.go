@@ -157,6 +157,9 @@ func (r *Reader) checkSteps(d *draft) {
 func (r *Reader) checkReplicas(d *draft, i int) {
 	field, step := d.stepField(i, "replicas"), d.Steps[i]
 	if step.Replicas == (intstr.IntOrString{}) {
+		if d.legacy && r.found.Unreadable(d.stepField(i, d.shareKey())) {
+			return
+		}
 		if d.legacy {
 			r.Refuse(field, "is required where the step has no weight: set how many pods are new after the step")
 		} else {
@@ -183,9 +186,7 @@ func shrinks(before, now intstr.IntOrString) bool {
 	if now.Type == intstr.Int {
 		return now.IntVal < before.IntVal
 	}
-	was, _ := parsePercent(before.StrVal)
-	is, _ := parsePercent(now.StrVal)
-	return is < was
+	return percentOf(now.StrVal) < percentOf(before.StrVal)
 }
 
 func (r *Reader) checkTraffic(d *draft, i int) {
@@ -237,8 +238,8 @@ func (r *Reader) refuseUnrouted(d *draft, i int) {
 // step may replace every pod together with all traffic: then no stable pod has to serve traffic.
 func (r *Reader) checkPartitionShare(d *draft, i int) {
 	step := d.Steps[i]
-	share, isShare := parsePercent(step.Replicas.StrVal)
-	if d.Style != StylePartition || !step.Routes() || !isShare || share <= partitionPercentLimit {
+	share := percentOf(step.Replicas.StrVal) // -1: a number
+	if d.Style != StylePartition || !step.Routes() || share <= partitionPercentLimit {
 		return
 	}
 	if i == len(d.Steps)-1 && share == 100 && len(step.Matches) == 0 && *step.Traffic == 100 {
