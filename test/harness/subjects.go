@@ -3,7 +3,9 @@ package harness
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -209,6 +211,16 @@ func (e *Engine) Kubectl(args ...string) string {
 func (e *Engine) TryKubectl(args ...string) string {
 	out, _ := exec.Command(e.Binary("kubectl"), append(args, "--kubeconfig", e.Kubeconfig)...).CombinedOutput()
 	return string(out)
+}
+
+// Replace replaces an object with kubectl, as a client that writes whole objects does.
+func (e *Engine) Replace(o *unstructured.Unstructured) string {
+	e.t.Helper()
+	raw, err := o.MarshalJSON()
+	require.NoError(e.t, err)
+	file := filepath.Join(e.t.TempDir(), "object.json")
+	require.NoError(e.t, os.WriteFile(file, raw, 0o600))
+	return e.Kubectl("replace", "-f", file)
 }
 
 // ReadObject reads an object in the namespace of the workloads.
