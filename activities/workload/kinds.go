@@ -138,10 +138,7 @@ func replicaFailure(o *unstructured.Unstructured) string {
 	return ""
 }
 
-func templateOf(o *unstructured.Unstructured) map[string]any {
-	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
-	return template
-}
+func templateOf(o *unstructured.Unstructured) map[string]any { return workload.TemplateOf(o) }
 
 func number(o *unstructured.Unstructured, path ...string) int64 {
 	n, _, _ := unstructured.NestedInt64(o.Object, path...)
@@ -175,7 +172,9 @@ func (t *job) eachPod(ctx context.Context, o *unstructured.Unstructured,
 	}
 	minReady := int32(number(o, "spec", "minReadySeconds"))
 	from.ResourceVersion, err = t.a.cluster.Pods(ctx, t.workload.Namespace, from.LabelSelector, func(pod *corev1.Pod) {
-		each(pod, podSeen(pod, minReady, t.a.options.Now()))
+		seen := podSeen(pod, minReady, t.a.options.Now())
+		seen.Revision = pod.Labels[t.kind.RevisionLabel]
+		each(pod, seen)
 	})
 	return from, err
 }
@@ -184,15 +183,11 @@ func (t *job) eachPod(ctx context.Context, o *unstructured.Unstructured,
 func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workload.Pod {
 	seen := workload.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion,
-		Revision:  pod.Labels[appsv1.ControllerRevisionHashLabelKey],
 		RolloutID: pod.Labels[rollout.LabelRolloutID], Batch: pod.Labels[rollout.LabelBatchID],
 		Ordinal:  -1,
 		Deleting: pod.DeletionTimestamp != nil,
 		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 		Since:    pod.CreationTimestamp.Time,
-	}
-	if seen.Revision == "" {
-		seen.Revision = pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil && workload.Of(owner.APIVersion, owner.Kind).Ordinals {
 		if n, err := strconv.ParseInt(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:], 10, 32); err == nil {
@@ -261,7 +256,7 @@ func (k kind) revision(r *unstructured.Unstructured) keptRevision {
 	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
 	is := pods.Revision{Name: r.GetName(), Number: number(r, "revision")}
 	if k.Revisions == workload.ReplicaSets {
-		raw = templateOf(r)
+		raw = k.Template(r.Object)
 		counts := k.Count(r.Object)
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
 		is = pods.Revision{Name: k.RevisionOf(r), Number: n, HasCounts: true, Desired: counts.Size, Total: counts.Total,

@@ -135,7 +135,6 @@ func (t *rolloutJob) withPods(ctx context.Context, l *snapshot) error {
 	_, err := t.eachPod(ctx, l.object, func(pod *corev1.Pod, p workload.Pod) {
 		owner := metav1.GetControllerOf(pod)
 		ofIt := func(r keptRevision) bool { return r.uid == owner.UID }
-		p.Revision = pod.Labels[t.kind.RevisionLabel]
 		switch {
 		case owner == nil:
 		case owner.UID == l.object.GetUID(), slices.ContainsFunc(l.kept, ofIt):
