@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/phrase"
 )
 
@@ -69,6 +71,19 @@ func (c Controller) Template(object map[string]any) map[string]any {
 // TemplateOf is Controller.Template of an object of any kind.
 func TemplateOf(o *unstructured.Unstructured) map[string]any {
 	return Of(o.GetAPIVersion(), o.GetKind()).Template(o.Object)
+}
+
+// ForWorkload returns a template as it is written to a workload: with the label that TemplateOf leaves out, if the
+// workload has it. It is its owner's, who would see a difference from the manifest.
+func ForWorkload(o *unstructured.Unstructured, template map[string]any) map[string]any {
+	label := Of(o.GetAPIVersion(), o.GetKind()).TemplateLabel
+	value, has, _ := unstructured.NestedString(o.Object, "spec", "template", "metadata", "labels", label)
+	if label == "" || !has {
+		return template
+	}
+	template = runtime.DeepCopyJSON(template)
+	jsonpatch.Put(template, jsonpatch.Label(label), value)
+	return template
 }
 
 // WithoutOwned returns a copy of a pod template without the labels and annotations that controllers set on pods, for a
