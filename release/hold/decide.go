@@ -196,7 +196,9 @@ func (k Kind) template(object map[string]any) map[string]any {
 		}
 	}
 	labels := maps.Clone(members(object, "spec", "template", "metadata", "labels"))
-	delete(labels, k.TemplateLabel)
+	if k.TemplateLabel != "" {
+		delete(labels, k.TemplateLabel)
+	}
 	if len(labels) == 0 {
 		labels = nil
 	}
