@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -34,8 +35,12 @@ func (a *Activities) ClaimHolder(ctx context.Context, in workload.ClaimHolderReq
 		return a.trafficHolder(ctx, namespace, name)
 	}
 	alive, reason, err := a.alive(ctx, holder)
-	if err != nil || !alive {
-		return workload.ClaimHolderResult{Dead: err == nil, Reason: reason}, err
+	if err != nil {
+		return workload.ClaimHolderResult{}, err
+	}
+	if !alive {
+		ended, err := drift.Ended(ctx, a.temporal, in.Claim)
+		return workload.ClaimHolderResult{Dead: err == nil, Reason: reason, Ended: ended}, err
 	}
 	return a.interruptedHolder(ctx, holder, reason, in)
 }

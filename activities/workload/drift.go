@@ -38,7 +38,7 @@ type DriftDetector struct {
 	activities *Activities
 	kinds      *watch.Kinds
 	reporter   *drift.Reporter[target]
-	temporal   drift.Signaller
+	temporal   drift.Temporal
 
 	mu sync.Mutex
 	// missing are workloads that have left the watch and have not been read yet.
@@ -49,7 +49,7 @@ type DriftDetector struct {
 }
 
 // NewDriftDetector makes a detector for the cluster of activities. It must be made before the activities are called.
-func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Signaller) *DriftDetector {
+func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Temporal) *DriftDetector {
 	s := &DriftDetector{activities: activities, temporal: temporal,
 		kinds:   watch.NewKinds(func(r schema.GroupVersionResource) bool { return watch.Served(d, r) }),
 		missing: map[target]*claimedWorkload{}, holdings: map[string]heldWorkload{}, listener: func(drift.Holding) {}}
@@ -71,6 +71,9 @@ func (s *DriftDetector) Start(context.Context) error {
 // compare is what another client has done to a workload, nil if nothing.
 func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, error) {
 	if r := s.activities.notifier.watches[t.kind].Get(t.namespace, t.name); r != nil {
+		if taken, err := s.takeOffCopy(ctx, t, r); taken || err != nil {
+			return nil, err
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.missing, t)
@@ -140,6 +143,8 @@ type claimedWorkload struct {
 	by            string
 	// holding is what its rollout holds; nil without routings.
 	holding *drift.Holding
+	// copied is true if the claim is another workload's, of which this one is a copy; brought, if another client wrote it.
+	copied, brought bool
 }
 
 // change is the report to its rollout.
@@ -170,6 +175,10 @@ func newClaimedWorkload(o *unstructured.Unstructured) *claimedWorkload {
 	r.Namespace, r.Name, r.UID, r.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
 	r.DeletionTimestamp, r.Generation = o.GetDeletionTimestamp(), o.GetGeneration()
 	r.repairer = o.GetAnnotations()[rollout.AnnotationRepair]
+	if r.copied = rollout.IsCopy(o); r.copied {
+		return r
+	}
+	r.brought = drift.Brought(o, workload.AnnotationClaimedBy)
 	saved := rollout.SavedOn(o.GetLabels(), o.GetAnnotations())
 	r.saved = saved != ""
 	if r.rest = rollout.SettledOn(o.GetAnnotations()); r.rest == nil {

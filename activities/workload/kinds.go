@@ -75,7 +75,7 @@ type object struct {
 
 // observe is what operations read of a workload.
 func (k kind) observe(o *unstructured.Unstructured) *object {
-	annotations, borrowable := o.GetAnnotations(), k.Borrowable()
+	annotations, borrowable := rollout.AnnotationsOf(o), k.Borrowable()
 	s := operation.Observed{
 		Snapshot: k.snapshot(o, borrowable), Rollout: rollout.SavedOn(o.GetLabels(), annotations),
 		UpdateType:   cmp.Or(text(o, "spec", "updateStrategy", "type"), text(o, "spec", "strategy", "type")),
@@ -84,6 +84,7 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
 		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
 		Package:      packageOf(templateOf(o)), Revision: k.current(o),
+		UID:        string(o.GetUID()),
 		Remembered: annotations[workload.AnnotationReplicas], LeftAt: annotations[workload.AnnotationLeftAt],
 	}
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")
@@ -105,7 +106,7 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workload.Snapshot {
 	counts := k.Count(o.Object)
 	return workload.Snapshot{
-		Claim:      o.GetAnnotations()[workload.AnnotationClaimedBy],
+		Claim:      rollout.AnnotationsOf(o)[workload.AnnotationClaimedBy],
 		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
 		Deleting: o.GetDeletionTimestamp() != nil,
 		Replicas: counts.Size, Total: counts.Total, Ready: counts.Ready, Available: counts.Available,

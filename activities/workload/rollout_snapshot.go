@@ -92,7 +92,7 @@ func (t *rolloutJob) observedOf(o *unstructured.Unstructured) pods.Observed {
 
 // observeObject is the observation of an object of the workload's kind.
 func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
-	annotations := o.GetAnnotations()
+	annotations := rollout.AnnotationsOf(o)
 	seen := pods.Observed{
 		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy",
 			"/spec/podManagementPolicy")),

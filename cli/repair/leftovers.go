@@ -73,7 +73,7 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 	case err != nil:
 		return l, fmt.Errorf("cannot read %s: %w", w, err)
 	}
-	annotations := object.GetAnnotations()
+	annotations := rollout.AnnotationsOf(object)
 	l.claim, l.recover = annotations[workload.AnnotationClaimedBy], annotations[rollout.AnnotationRecover]
 	text := rollout.SavedOn(object.GetLabels(), annotations)
 	there := text != ""

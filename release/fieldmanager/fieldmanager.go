@@ -43,6 +43,12 @@ func lastWriter(o metav1.Object, pointers []string) (name string, at metav1.Time
 	return name, at
 }
 
+// WrittenByOther reports whether a manager other than Slipway owns the field at a JSON Pointer.
+func WrittenByOther(o metav1.Object, pointer string) bool {
+	name, _ := lastWriter(o, []string{pointer})
+	return name != ""
+}
+
 // LastIsSlipway reports whether Slipway was the last to write an object. Times are in whole seconds: if another manager
 // wrote in the same second, the result is false.
 func LastIsSlipway(o metav1.Object) bool {

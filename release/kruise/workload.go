@@ -60,7 +60,7 @@ type Workload struct {
 
 // ReadWorkload reads a workload of any kind that can be released.
 func ReadWorkload(o *unstructured.Unstructured) *Workload {
-	annotations := o.GetAnnotations()
+	annotations := rollout.AnnotationsOf(o)
 	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()},
 		By: annotations[gate.AnnotationBy], Claim: annotations[workload.AnnotationClaimedBy]}
 	w.ObjectMeta = metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),

@@ -35,6 +35,9 @@ type Subject struct {
 	// may be replaced.
 	Claim    string `json:"claim"`
 	TakeOver string `json:"takeOver,omitempty"`
+	// Ended is true if the release of TakeOver has ended and given everything back: what is left of it is a copy that
+	// another client has brought back, and is not followed.
+	Ended bool `json:"ended,omitempty"`
 	// DeadlineSeconds is how long the pods may take, SpentSeconds how much of it interrupted attempts have used. Time
 	// while unreachable does not count.
 	DeadlineSeconds int64 `json:"deadlineSeconds"`

@@ -301,7 +301,8 @@ func (m *Machine) holdRequest(name string) *rollout.HoldTrafficRequest {
 
 func (m *Machine) subject() rollout.Subject {
 	s := rollout.Subject{Workload: m.setup.Spec.Workload(), Name: m.setup.Spec.Name, UID: m.s.WorkloadUID,
-		Claim: m.setup.Claim, TakeOver: m.s.TakeOver, DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds}
+		Claim: m.setup.Claim, TakeOver: m.s.TakeOver,
+		Ended: m.s.TakeOverEnded, DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds}
 	if m.s.Unreachable == "" {
 		s.UnreachableBudgetSeconds = m.setup.UnreachableBudgetSeconds
 	}
