@@ -30,27 +30,33 @@ type Describer interface {
 		runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 }
 
-// Ended reports whether the release that made a claim has ended and given back all that it had borrowed, or a later
+// Ended reports whether the release that made a claim has ended and given back all that it had borrowed, or the newest
 // release of the same name has: what an object still has of it was brought back by another client. It is false for a
 // release that runs, that was killed, that left a split in place, or that Temporal doesn't know.
 func Ended(ctx context.Context, temporal Describer, claim string) (bool, error) {
-	id := workload.ParseHolder(claim).WorkflowID
-	finished := []string{string(rollout.PhaseHealthy), string(rollout.PhaseRolledBack)}
+	holder := workload.ParseHolder(claim)
+	id, finished := holder.WorkflowID, GaveBack
 	if task, of := plan.TaskOfWorkflow(id); of {
 		id, finished = plan.WorkflowID(task), []string{string(plan.TaskSucceeded)}
 	}
-	newest, err := execution.Describe(ctx, temporal, id, "")
+	described, err := execution.Describe(ctx, temporal, id, "")
+	if run := holder.RunID; execution.IsOpen(described) && run != "" && !execution.HasRun(described, run) {
+		described, err = execution.Describe(ctx, temporal, id, run)
+	}
 	var malformed *serviceerror.InvalidArgument // any client may have written the text of a claim
 	switch {
 	case errors.As(err, &malformed):
 		return false, nil
-	case err != nil || newest == nil:
+	case err != nil || described == nil:
 		return false, err
 	}
-	info := newest.GetWorkflowExecutionInfo()
+	info := described.GetWorkflowExecutionInfo()
 	return info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED && slices.Contains(finished,
 		execution.Published[string](info, workload.SearchAttributeState)), nil
 }
+
+// GaveBack are the states in which a rollout has ended and given everything back.
+var GaveBack = []string{string(rollout.PhaseHealthy), string(rollout.PhaseRolledBack)}
 
 // Brought reports whether a client other than the engine wrote the annotation with a claim. While a release runs, the
 // engine did; so only then Ended is worth a request.

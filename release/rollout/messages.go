@@ -118,6 +118,9 @@ type BeginRequest struct {
 	Adopt bool `json:"adopt,omitempty"`
 	// Unsettled is what to do with a workload whose own update is still under way; "": refuse it.
 	Unsettled Unsettled `json:"unsettled,omitempty"`
+	// AskSaved is true if Begin fails with the claim of a saved state that no release holds, as with that of a holder,
+	// until TakeOver names it: the centre knows whether it is a frozen split or a copy of one that is long finished.
+	AskSaved bool `json:"askSaved,omitempty"`
 }
 
 // Unsettled is what Begin does with a workload whose own update is still under way, for example right after `kubectl

@@ -264,7 +264,7 @@ func (m *Machine) begin() (Action, bool) {
 		return Action{}, false
 	}
 	request := &rollout.BeginRequest{Subject: m.subject(), Strategy: m.setup.Spec.Strategy, Change: m.setup.Spec.Change,
-		Adopt: m.setup.RollBackFrozen}
+		Adopt: m.setup.RollBackFrozen, AskSaved: !m.setup.RollBackFrozen}
 	if m.setup.Spec.Policy.SettleSeconds > 0 {
 		request.Unsettled = rollout.UnsettledReport
 	}

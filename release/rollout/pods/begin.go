@@ -84,6 +84,9 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 		return failf(failure.Refused, "%s carries what %s has left on it: %s", s.Workload,
 			workload.HolderName(s.Claim, seen.Saved.Claim),
 			workload.ForeignReason(workload.ParseHolder(seen.Saved.Claim)))
+	case seen.Saved != nil && req.AskSaved && seen.Claim == "" && seen.Saved.Claim != "" &&
+		seen.Saved.Claim != s.TakeOver:
+		return next(workload.FailClaimed(s.Workload, s.Claim, seen.Saved.Claim))
 	case seen.Saved != nil:
 		return takeOver(s, seen)
 	case req.Adopt:
@@ -130,7 +133,11 @@ func staleMarks(seen Observed, saved rollout.Saved) []string {
 // withoutEnded returns the snapshot without what a release has left on the workload that has ended and given everything
 // back: another client has brought it back with an older copy of the workload.
 func withoutEnded(s rollout.Subject, seen Observed) Observed {
-	if !s.Ended || s.TakeOver == "" || seen.Claim != s.TakeOver {
+	left := seen.Claim
+	if left == "" && seen.Saved != nil {
+		left = seen.Saved.Claim
+	}
+	if !s.Ended || left == "" || left != s.TakeOver {
 		return seen
 	}
 	seen.Saved, seen.SavedProblem, seen.Rest, seen.Busy, seen.Next, seen.ExtraStatus, seen.Extra = nil, "", nil, "", "",
