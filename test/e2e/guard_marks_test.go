@@ -219,8 +219,10 @@ func TestGuardedRelease_GoesThrough_WhenItsObjectsAreReplaced(t *testing.T) {
 					"argocd.argoproj.io/sync-options": "Replace=true"})
 			}
 			a.tool.Declare(t, replaced)
-			t.Logf("replaced: %v", a.tool.Sync(t))
-			require.EqualValues(t, harness.SubjectSize, valueAt(a.object(), "/spec/replicas"), "the tool's size")
+			require.Eventually(t, func() bool {
+				a.tool.Sync(t)
+				return valueAt(a.object(), "/spec/replicas") == int64(harness.SubjectSize)
+			}, harness.Patience, harness.Tick, "the tool's size goes through")
 			require.Equal(t, held[workload.AnnotationClaimedBy], marksOf(a.object())[workload.AnnotationClaimedBy])
 			status := a.approveUntilDone()
 			require.Equal(t, rollout.PhaseHealthy, status.Phase, status.Reason)
