@@ -118,3 +118,53 @@ func TestMarksOnCopyOfWorkload_AreTakenOff_DuringRelease(t *testing.T) {
 	r.approveAll(1)
 	r.requirePromoted()
 }
+
+// A split that was left frozen, and that the next release has finished, is written again with a dump: the release after
+// that starts from what the client wrote, and does not go back to the version that the split names.
+func TestFrozenSplit_IsNotFinishedTwice_WhenBroughtBack(t *testing.T) {
+	t.Parallel()
+	r := startRelease(t, harness.Shared(t), deploymentCell(strategy.StylePartition, harness.NoProvider), nil)
+	r.waitPaused(1)
+	r.sendVerb("stop", `{"actor":"ann","to":"frozen"}`)
+	r.WaitPhase(r.rollout.Name, rollout.PhaseCancelled)
+	dumped := r.dump(harness.Deployment.GVR)
+	require.Contains(t, dumped.GetAnnotations(), workload.AnnotationRollout)
+	require.NotContains(t, dumped.GetAnnotations(), workload.AnnotationClaimedBy)
+	next := func(image string) harness.Rollout {
+		again := r.rollout
+		again.Image = "registry.test/" + r.rollout.Name + ":" + image
+		r.StartRollout(again)
+		return again
+	}
+	pass := func(again harness.Rollout) {
+		for step := 1; step <= len(again.Strategy.Steps); step++ {
+			if r.needsApproval(step) {
+				r.Approve(again.Name, r.WaitForApproval(again.Name, step))
+			}
+		}
+		r.WaitPhase(again.Name, rollout.PhaseHealthy)
+	}
+	pass(next("v3"))
+	require.Empty(t, marksOf(r.object()), "it has finished the frozen split first")
+
+	r.Replace(dumped)
+	r.PatchObject(harness.Deployment, r.rollout.Name, `{"spec":{"paused":null}}`)
+	r.watch.WaitSettled(t)
+	again := next("v4")
+	at := r.WaitForApproval(again.Name, 1)
+	require.Equal(t, map[string]string{"app": r.rollout.NewestImage()}, at.StableImages, "the dump's version is stable")
+	pods, err := r.Kube.CoreV1().Pods(r.Apps).List(context.Background(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, p := range pods.Items {
+		require.NotEqual(t, harness.StableImage(r.rollout.Name), p.Spec.Containers[0].Image,
+			"no pod went back to the version before the frozen release")
+	}
+	r.Approve(again.Name, at)
+	for step := 2; step <= len(again.Strategy.Steps); step++ {
+		if r.needsApproval(step) {
+			r.Approve(again.Name, r.WaitForApproval(again.Name, step))
+		}
+	}
+	r.WaitPhase(again.Name, rollout.PhaseHealthy)
+	require.Empty(t, marksOf(r.object()))
+}
