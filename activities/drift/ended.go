@@ -61,7 +61,7 @@ var GaveBack = []string{string(rollout.PhaseHealthy), string(rollout.PhaseRolled
 // Brought reports whether a client other than the engine wrote the annotation with a claim. While a release runs, the
 // engine did; so only then Ended is worth a request.
 func Brought(o metav1.Object, annotation string) bool {
-	return fieldmanager.WrittenByOther(o, jsonpatch.Annotation(annotation))
+	return fieldmanager.WrittenByOther(o, annotation)
 }
 
 // RemovalOf returns the operations that remove from an object what releases leave on objects until they end.
