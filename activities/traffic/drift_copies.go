@@ -35,8 +35,8 @@ func (d *DriftDetector) takeOffCopy(ctx context.Context, at place, l *borrowedOb
 		return true, nil
 	}
 	if err == nil {
-		d.a.options.Logger.InfoContext(ctx, "another client had brought back what an ended release had on an object; it "+
-			"was removed, and the rest of what that client wrote was left", "object", at.String(),
+		d.a.options.Logger.InfoContext(ctx, "another client had brought back what an ended release had on an object; "+
+			"it was removed, and the rest of what that client wrote was left", "object", at.String(),
 			"workflow", workload.ParseHolder(l.claim).WorkflowID)
 	}
 	return true, err

@@ -58,5 +58,6 @@ func TestWrittenByOther(t *testing.T) {
 	}
 	require.True(t, by("kubectl-replace", claim))
 	require.False(t, by(fieldmanager.Slipway, claim), "the engine wrote it")
-	require.False(t, by("kubectl-replace", `{"f:metadata":{"f:annotations":{"f:slipway.io/claimed":{}}}}`), "it owns another")
+	require.False(t, by("kubectl-replace", `{"f:metadata":{"f:annotations":{"f:slipway.io/claimed":{}}}}`),
+		"it owns another")
 }

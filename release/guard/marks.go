@@ -43,8 +43,8 @@ func entries(part string) string {
 }
 
 // markMessage is the message for a rejected edit of a mark.
-const markMessage = "variables.edited.join(', ') + ' belongs to the running release ' + variables.holder + ': keep in " +
-	"the edit what the object has of slipway.io, or end the release first, or take the object over with the " +
+const markMessage = "variables.edited.join(', ') + ' belongs to the running release ' + variables.holder + ': keep " +
+	"in the edit what the object has of slipway.io, or end the release first, or take the object over with the " +
 	"annotation " + rollout.AnnotationRepair + "=<your name>'"
 
 // serverFields are fields of metadata that the API server writes itself: they differ in every edit.

@@ -27,7 +27,8 @@ func TestAnnotationsOf_LeavesOut_WhatCopyHas(t *testing.T) {
 		{"an object that is not stored yet", "", workload.AnnotationRollout, saved, false},
 	} {
 		o := &metav1.ObjectMeta{UID: types.UID(c.uid), Annotations: map[string]string{c.name: c.text,
-			workload.AnnotationClaimedBy: "rollout/default/shop/web@1", workload.AnnotationReplicas: "3", "team": "shop"}}
+			workload.AnnotationClaimedBy: "rollout/default/shop/web@1", workload.AnnotationReplicas: "3",
+			"team": "shop"}}
 		require.Equal(t, c.copied, rollout.IsCopy(o), c.reason)
 		left := rollout.AnnotationsOf(o)
 		require.Equal(t, c.copied, left[workload.AnnotationClaimedBy] == "", c.reason)

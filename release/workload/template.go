@@ -14,8 +14,8 @@ import (
 )
 
 // owned are labels and annotations that controllers and nodes set on pods, by part of the metadata, each with the one
-// that sets it. A template has them when it was copied from a pod, a ReplicaSet or a revision. A name that ends with "/"
-// stands for all of that prefix.
+// that sets it. A template has them when it was copied from a pod, a ReplicaSet or a revision. A name that ends with
+// "/" means all of that prefix.
 //
 // Not in this table is what makes new pods on purpose, such as kubectl.kubernetes.io/restartedAt and
 // slipway.io/restarted-by, and what service meshes write (sidecar.istio.io/status, linkerd.io/proxy-version): a mesh

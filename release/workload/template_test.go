@@ -68,9 +68,9 @@ func TestOwnedNotice(t *testing.T) {
 	t.Parallel()
 	k := ByWord("deployment")
 	require.Empty(t, OwnedNotice(named("web"), templated(k, nil, map[string]any{"team": "shop"})))
-	require.Equal(t, "web: its pod template has pod-template-hash (set by the controller of a Deployment or CloneSet), "+
-		"batch.kubernetes.io/job-completion-index (set by the controller of a Job), which controllers set on pods "+
-		"themselves: it was probably copied from a pod or a ReplicaSet. The release goes on without it; remove it from "+
-		"the template", OwnedNotice(named("web"), templated(k, map[string]any{"pod-template-hash": "x"},
+	require.Equal(t, "web: its pod template has pod-template-hash (set by the controller of a Deployment or CloneSet)"+
+		", batch.kubernetes.io/job-completion-index (set by the controller of a Job), which controllers set on pods "+
+		"themselves: it was probably copied from a pod or a ReplicaSet. The release goes on without it; remove it "+
+		"from the template", OwnedNotice(named("web"), templated(k, map[string]any{"pod-template-hash": "x"},
 		map[string]any{"batch.kubernetes.io/job-completion-index": "1"})))
 }

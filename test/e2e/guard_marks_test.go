@@ -81,8 +81,8 @@ func setLabel(o *unstructured.Unstructured, name, value string) {
 func finalizer(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.org/theirs"}) }
 
 // The API server puts Slipway's marks back when another client writes a whole object with older marks or with none, and
-// the rest of the write goes through, for each kind of object. A write of nothing but marks is refused, and passes on an
-// object that a user takes over.
+// the rest of the write goes through, for each kind of object. A write of nothing but marks is refused, and passes on
+// an object that a user takes over.
 func TestGuard_PutsMarksBack_OnWriteOfWholeObject(t *testing.T) {
 	t.Parallel()
 	stack := harness.SharedStack(t)
@@ -128,10 +128,11 @@ func (b *borrowed) checkWholeWrites() {
 		require.Equal(b.t, wrote.GetFinalizers(), after.GetFinalizers(), "%s: the rest goes through", edit.reason)
 		require.Equal(b.t, wrote.GetLabels()["edit"], after.GetLabels()["edit"], edit.reason)
 	}
-	for reason, marks := range map[string]func(*unstructured.Unstructured){"without marks": noMarks, "with others": oldMarks} {
+	for reason, marks := range map[string]func(*unstructured.Unstructured){"without marks": noMarks,
+		"with others": oldMarks} {
 		_, _, err := b.writeWhole(object.GetName(), wholeWrite{reason, marks, func(*unstructured.Unstructured) {}})
 		require.True(b.t, apierrors.IsForbidden(err), "a write of nothing but marks, %s: %v", reason, err)
-		require.ErrorContains(b.t, err, "belongs to the running release rollout/default/shop/web: keep in the edit what")
+		require.ErrorContains(b.t, err, "belongs to the running release rollout/default/shop/web: keep in the edit")
 	}
 	taken, after, err := b.writeWhole(object.GetName(), wholeWrite{"", noMarks, func(o *unstructured.Unstructured) {
 		o.SetAnnotations(map[string]string{rollout.AnnotationRepair: "anna"})

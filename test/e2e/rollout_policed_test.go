@@ -26,8 +26,9 @@ func changeTemplates(t *testing.T) {
 	install := func(resource, group, condition string, operations []admission.OperationType, patches ...string) {
 		name := harness.RandomName("policed-" + resource)
 		policies := s.Kube.AdmissionregistrationV1()
-		rule := admission.NamedRuleWithOperations{RuleWithOperations: admission.RuleWithOperations{Operations: operations,
-			Rule: admission.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}}}}
+		rule := admission.NamedRuleWithOperations{}
+		rule.Operations, rule.APIGroups = operations, []string{group}
+		rule.APIVersions, rule.Resources = []string{"v1"}, []string{resource}
 		policy := &admission.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: admission.MutatingAdmissionPolicySpec{
 				FailurePolicy:      new(admission.Fail),
@@ -59,8 +60,8 @@ func changeTemplates(t *testing.T) {
 				`value: "FallbackToLogsOnError"}]`)
 	}
 	install("pods", "", "object"+has, []admission.OperationType{admission.Create},
-		`object.spec.containers.exists(c, c.name == "sidecar") ? [] : [JSONPatch{op: "add", path: "/spec/containers/-", `+
-			`value: {"name": "sidecar", "image": "registry.test/sidecar:v1"}}]`)
+		`object.spec.containers.exists(c, c.name == "sidecar") ? [] : [JSONPatch{op: "add", `+
+			`path: "/spec/containers/-", value: {"name": "sidecar", "image": "registry.test/sidecar:v1"}}]`)
 	waitPolicies(t, s)
 }
 
@@ -76,11 +77,12 @@ func waitPolicies(t *testing.T, s harness.Stack) {
 	selector := &metav1.LabelSelector{MatchLabels: labels}
 	namespace := s.Namespace(t, "policed")
 	require.Eventually(t, func() bool {
-		d, err := s.Kube.AppsV1().Deployments(namespace).Create(context.Background(), &appsv1.Deployment{ObjectMeta: about,
-			Spec: appsv1.DeploymentSpec{Selector: selector, Template: template}}, dry)
+		d, err := s.Kube.AppsV1().Deployments(namespace).Create(context.Background(), &appsv1.Deployment{
+			ObjectMeta: about, Spec: appsv1.DeploymentSpec{Selector: selector, Template: template}}, dry)
 		require.NoError(t, err)
 		set, err := s.Kube.AppsV1().StatefulSets(namespace).Create(context.Background(), &appsv1.StatefulSet{
-			ObjectMeta: about, Spec: appsv1.StatefulSetSpec{Selector: selector, Template: template, ServiceName: "probe"}}, dry)
+			ObjectMeta: about, Spec: appsv1.StatefulSetSpec{Selector: selector, Template: template,
+				ServiceName: "probe"}}, dry)
 		require.NoError(t, err)
 		p, err := s.Kube.CoreV1().Pods(namespace).Create(context.Background(), &corev1.Pod{ObjectMeta: about,
 			Spec: template.Spec}, dry)

@@ -29,11 +29,14 @@ var copiedEntries = []struct {
 	{"a DaemonSet's controller adds it to pods", "pod-template-generation", "", false},
 	{"a StatefulSet's controller adds it to pods", "statefulset.kubernetes.io/pod-name", "", false},
 	{"and this one", "apps.kubernetes.io/pod-index", "", false},
-	{"a Job's controller adds it to pods", "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index", false},
-	{"Kruise's controllers add them to pods", "apps.kruise.io/cloneset-instance-id", "apps.kruise.io/inplace-update-state", false},
+	{"a Job's controller adds it to pods", "batch.kubernetes.io/job-name",
+		"batch.kubernetes.io/job-completion-index", false},
+	{"Kruise's controllers add them to pods", "apps.kruise.io/cloneset-instance-id",
+		"apps.kruise.io/inplace-update-state", false},
 	{"a release numbers pods with it", "rollouts.kruise.io/rollout-id", "", false},
 	{"an extra workload has it", "slipway.io/canary-of", "", false},
-	{"a mesh adds it to pods, and `istioctl kube-inject` to templates", "istio.io/rev", "sidecar.istio.io/status", true},
+	{"a mesh adds it to pods, and `istioctl kube-inject` to templates", "istio.io/rev",
+		"sidecar.istio.io/status", true},
 	{"a node's network adds it to pods", "", "cni.projectcalico.org/podIP", false},
 	{"a restart changes it", "", "kubectl.kubernetes.io/restartedAt", true},
 }
@@ -114,7 +117,8 @@ func releaseCopied(t *testing.T, e *harness.Engine, c cell, warns bool, change f
 	r.StartRollout(r.rollout)
 	r.approveAll(1)
 	r.requirePromoted()
-	require.JSONEq(t, string(before), string(templateMetadataOf(t, r.object())), "the workload's own template stays its owner's")
+	require.JSONEq(t, string(before), string(templateMetadataOf(t, r.object())),
+		"the workload's own template stays its owner's")
 }
 
 // validate asks the engine to check the rollout.
@@ -153,8 +157,8 @@ func TestExtraWorkload_HasNoCopiedEntries(t *testing.T) {
 	require.NoError(t, json.Unmarshal(templateMetadataOf(t, extra), &has))
 	require.Equal(t, map[string]string{"app": r.rollout.Name, "istio.io/rev": "stale",
 		"slipway.io/canary-of": strategy.CanaryOf(r.rollout.Name)}, has.Labels)
-	require.Equal(t, map[string]string{"sidecar.istio.io/status": "stale", "kubectl.kubernetes.io/restartedAt": "stale"},
-		has.Annotations)
+	require.Equal(t, map[string]string{"sidecar.istio.io/status": "stale",
+		"kubectl.kubernetes.io/restartedAt": "stale"}, has.Annotations)
 	r.sendVerb("rollback", `{"actor":"ann"}`)
 	r.requireRolledBack()
 }
