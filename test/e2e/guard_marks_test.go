@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -220,10 +221,11 @@ func TestGuardedRelease_GoesThrough_WhenItsObjectsAreReplaced(t *testing.T) {
 					"argocd.argoproj.io/sync-options": "Replace=true"})
 			}
 			a.tool.Declare(t, replaced)
+			a.tool.SyncEvery(time.Second) // a sync fails if a controller writes at the same time
 			require.Eventually(t, func() bool {
-				a.tool.Sync(t)
 				return valueAt(a.object(), "/spec/replicas") == int64(harness.SubjectSize)
 			}, harness.Patience, harness.Tick, "the tool's size goes through")
+			a.tool.Pause()
 			require.Equal(t, held[workload.AnnotationClaimedBy], marksOf(a.object())[workload.AnnotationClaimedBy])
 			status := a.approveUntilDone()
 			require.Equal(t, rollout.PhaseHealthy, status.Phase, status.Reason)

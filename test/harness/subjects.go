@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -213,14 +214,19 @@ func (e *Engine) TryKubectl(args ...string) string {
 	return string(out)
 }
 
-// Replace replaces an object with kubectl, as a client that writes whole objects does.
-func (e *Engine) Replace(o *unstructured.Unstructured) string {
+// Replace replaces an object with kubectl, as a client that writes whole objects does, and again if its controller has
+// written while kubectl read and wrote.
+func (e *Engine) Replace(o *unstructured.Unstructured) {
 	e.t.Helper()
 	raw, err := o.MarshalJSON()
 	require.NoError(e.t, err)
 	file := filepath.Join(e.t.TempDir(), "object.json")
 	require.NoError(e.t, os.WriteFile(file, raw, 0o600))
-	return e.Kubectl("replace", "-f", file)
+	require.Eventually(e.t, func() bool {
+		out := e.TryKubectl("replace", "-f", file)
+		require.Regexp(e.t, "replaced|Conflict", out)
+		return !strings.Contains(out, "Conflict")
+	}, Patience, Tick)
 }
 
 // ReadObject reads an object in the namespace of the workloads.
