@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.temporal.io/api/serviceerror"
 
 	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
@@ -34,10 +37,42 @@ func (a *Activities) ClaimHolder(ctx context.Context, in workload.ClaimHolderReq
 		return a.trafficHolder(ctx, namespace, name)
 	}
 	alive, reason, err := a.alive(ctx, holder)
-	if err != nil || !alive {
-		return workload.ClaimHolderResult{Dead: err == nil, Reason: reason}, err
+	if err != nil {
+		return workload.ClaimHolderResult{}, err
+	}
+	if !alive {
+		ended, err := a.ended(ctx, in.Claim)
+		return workload.ClaimHolderResult{Dead: err == nil, Reason: reason, Ended: ended}, err
 	}
 	return a.interruptedHolder(ctx, holder, reason, in)
+}
+
+// ended reports whether the release that made a claim, or a later one of the same rollout, has given back all that it
+// had borrowed. A release that left a split in place has not; the next one does.
+func (a *Activities) ended(ctx context.Context, claim string) (bool, error) {
+	ended, err := drift.Ended(ctx, a.temporal, claim)
+	if err != nil || ended {
+		return ended, err
+	}
+	holder := workload.ParseHolder(claim)
+	parts := strings.Split(holder.WorkflowID, "/")
+	if len(parts) != 4 || rollout.WorkflowID(parts[1], parts[2], parts[3]) != holder.WorkflowID {
+		return false, nil
+	}
+	records, err := a.store.ListRecords(ctx, store.RolloutLabels(parts[1], parts[2], parts[3])) // newest first
+	if err != nil {
+		return false, attempt.RetriedError(err)
+	}
+	for _, r := range records {
+		if r.Outcome == nil {
+			continue
+		}
+		ended = ended || slices.Contains(drift.GaveBack, r.Outcome.State)
+		if r.Outcome.RunID == holder.RunID {
+			return ended, nil
+		}
+	}
+	return false, nil
 }
 
 // alive reports whether the holder of a claim still runs in Temporal.

@@ -29,7 +29,7 @@ type DriftDetector struct {
 	watch.Background
 	a        *Activities
 	holdings drift.Holdings
-	temporal drift.Signaller
+	temporal drift.Temporal
 	teller   *drift.Reporter[place]
 	// protectQueue has the claims whose Services are to be checked.
 	protectQueue watch.Queue[string]
@@ -55,7 +55,7 @@ const protectWorkers = 4
 
 // NewDriftDetector returns a detector for the cluster of the activities. Its workloads are watched by another detector
 // (holdings).
-func NewDriftDetector(a *Activities, holdings drift.Holdings, temporal drift.Signaller,
+func NewDriftDetector(a *Activities, holdings drift.Holdings, temporal drift.Temporal,
 	others ...drift.Kind) *DriftDetector {
 	d := &DriftDetector{
 		a: a, holdings: holdings, temporal: temporal, protectQueue: drift.NewQueue[string](),
@@ -118,6 +118,9 @@ func (d *DriftDetector) objectHandler() watch.Handler[*borrowedObject] {
 func (d *DriftDetector) compare(ctx context.Context, at place) (*drift.Change, error) {
 	if l := d.find(at); l != nil {
 		d.leftWatch.Delete(at)
+		if taken, err := d.takeOffCopy(ctx, at, l); taken || err != nil {
+			return nil, err
+		}
 		if len(l.edited) == 0 {
 			return nil, nil
 		}
@@ -209,8 +212,9 @@ type borrowedObject struct {
 	metav1.PartialObjectMetadata
 	kind  drift.Kind
 	claim string
-	// borrowed means that the rollout changed the object, and did not create it.
-	borrowed bool
+	// borrowed means that the rollout changed the object, and did not create it; brought, that another client wrote the
+	// claim.
+	borrowed, brought bool
 	// edited are the paths that another client changed, editor the last such client; digest distinguishes one change
 	// from another.
 	edited         []string
@@ -226,6 +230,8 @@ func keepObject(k drift.Kind) func(*unstructured.Unstructured) (*borrowedObject,
 	return func(o *unstructured.Unstructured) (*borrowedObject, error) {
 		l := &borrowedObject{kind: k, claim: traffic.HolderOf(o.Object), edited: k.EditedPaths(o)}
 		_, l.borrowed = o.GetAnnotations()[rollout.AnnotationRestore]
+		l.brought = l.claim != "" && o.GetAnnotations()[rollout.AnnotationRepair] == "" &&
+			drift.Brought(o, rollout.AnnotationHeldBy)
 		l.Namespace, l.Name, l.UID, l.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(),
 			o.GetResourceVersion()
 		if len(l.edited) > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/drift"
@@ -36,6 +37,12 @@ func (m *mailbox) SignalWorkflow(_ context.Context, _, _, _ string, arg any) err
 	}
 	m.arrived = append(m.arrived, arg.(rollout.Observed))
 	return nil
+}
+
+// DescribeWorkflowExecution knows no workflow.
+func (m *mailbox) DescribeWorkflowExecution(context.Context, string,
+	string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return nil, serviceerror.NewNotFound("no such workflow")
 }
 
 func (m *mailbox) refusals() int {

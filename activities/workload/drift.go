@@ -3,11 +3,9 @@ package workload
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -38,7 +36,7 @@ type DriftDetector struct {
 	activities *Activities
 	kinds      *watch.Kinds
 	reporter   *drift.Reporter[target]
-	temporal   drift.Signaller
+	temporal   drift.Temporal
 
 	mu sync.Mutex
 	// missing are workloads that have left the watch and have not been read yet.
@@ -49,7 +47,7 @@ type DriftDetector struct {
 }
 
 // NewDriftDetector makes a detector for the cluster of activities. It must be made before the activities are called.
-func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Signaller) *DriftDetector {
+func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Temporal) *DriftDetector {
 	s := &DriftDetector{activities: activities, temporal: temporal,
 		kinds:   watch.NewKinds(func(r schema.GroupVersionResource) bool { return watch.Served(d, r) }),
 		missing: map[target]*claimedWorkload{}, holdings: map[string]heldWorkload{}, listener: func(drift.Holding) {}}
@@ -71,6 +69,9 @@ func (s *DriftDetector) Start(context.Context) error {
 // compare is what another client has done to a workload, nil if nothing.
 func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, error) {
 	if r := s.activities.notifier.watches[t.kind].Get(t.namespace, t.name); r != nil {
+		if taken, err := s.takeOffCopy(ctx, t, r); taken || err != nil {
+			return nil, err
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.missing, t)
@@ -140,6 +141,9 @@ type claimedWorkload struct {
 	by            string
 	// holding is what its rollout holds; nil without routings.
 	holding *drift.Holding
+	// copied is true if the claim is another workload's, of which this one is a copy; brought, if another client wrote
+	// it.
+	copied, brought bool
 }
 
 // change is the report to its rollout.
@@ -170,6 +174,10 @@ func newClaimedWorkload(o *unstructured.Unstructured) *claimedWorkload {
 	r.Namespace, r.Name, r.UID, r.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
 	r.DeletionTimestamp, r.Generation = o.GetDeletionTimestamp(), o.GetGeneration()
 	r.repairer = o.GetAnnotations()[rollout.AnnotationRepair]
+	if r.copied = rollout.IsCopy(o); r.copied {
+		return r
+	}
+	r.brought = drift.Brought(o, workload.AnnotationClaimedBy)
 	saved := rollout.SavedOn(o.GetLabels(), o.GetAnnotations())
 	r.saved = saved != ""
 	if r.rest = rollout.SettledOn(o.GetAnnotations()); r.rest == nil {
@@ -350,44 +358,6 @@ func (s *DriftDetector) restoreLabel(ctx context.Context, t target, o *unstructu
 
 func (t target) ref() kube.Ref {
 	return kube.Ref{Resource: workload.ByKey(t.kind).Resource, Namespace: t.namespace, Name: t.name}
-}
-
-// conflictCounter counts how often another client has changed the fields by which pods move, since this activity wrote
-// them. While a rollout is paused DriftDetector notices such changes; while pods move, the activity's own reads do.
-type conflictCounter struct {
-	pods.EditConflict
-	// left are the fields as they were last written or read, at this generation.
-	left       map[string]json.RawMessage
-	generation int64
-}
-
-// noteWrite records what this activity has written.
-func (d *conflictCounter) noteWrite(settings map[string]json.RawMessage, o *unstructured.Unstructured) {
-	d.left, d.generation = settings, o.GetGeneration()
-}
-
-// compare compares an object with the last write. A read that is older than the write is ignored.
-func (d *conflictCounter) compare(settings map[string]json.RawMessage, o *unstructured.Unstructured) pods.EditConflict {
-	if d.left == nil || o.GetGeneration() <= d.generation {
-		return d.EditConflict
-	}
-	if changed := (rollout.SettledState{Settings: d.left}).ChangedFields(settings); len(changed) > 0 {
-		d.Times, d.Fields = d.Times+1, fieldNames(changed)
-		d.By, _ = fieldmanager.LastOther(o, changed...)
-	}
-	d.noteWrite(settings, o)
-	return d.EditConflict
-}
-
-// moveFields are the fields of a workload by which a technique moves its pods: the settings that it borrows, and the
-// template by its digest. A template that another client resets before the first step is complete is set again, like
-// any other field.
-func moveFields(seen pods.Observed, tech pods.Technique) map[string]json.RawMessage {
-	kept := map[string]json.RawMessage{"/spec/template": json.RawMessage(strconv.Quote(seen.Template))}
-	for _, path := range tech.Pointers() {
-		kept[path] = seen.Settings[path]
-	}
-	return kept
 }
 
 // fieldNames formats fields for users: "spec.paused, spec.strategy".

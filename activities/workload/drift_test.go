@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,6 +52,12 @@ func (m *signalRecorder) SignalWorkflow(_ context.Context, workflowID, runID, na
 	m.latest = observed
 	m.arrived = append(m.arrived, fmt.Sprintf("%s|%s|%s|%s", workflowID, runID, name, observed.What))
 	return nil
+}
+
+// DescribeWorkflowExecution knows no workflow.
+func (m *signalRecorder) DescribeWorkflowExecution(context.Context, string,
+	string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return nil, serviceerror.NewNotFound("workflow not found")
 }
 
 func (m *signalRecorder) fail(err error) {

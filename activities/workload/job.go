@@ -293,7 +293,7 @@ func patchOf(o *unstructured.Unstructured, w *workload.Write, template map[strin
 			map[string]string{workload.AnnotationRestartedBy: w.Stamp}, nil)...)
 	}
 	if template != nil {
-		changes = append(changes, jsonpatch.Replace("/spec/template", template))
+		changes = append(changes, jsonpatch.Replace("/spec/template", workload.ForWorkload(o, template)))
 	}
 	if w.KeepTemplate != "" {
 		keepTemplate(w, templateOf(o))

@@ -75,7 +75,7 @@ type object struct {
 
 // observe is what operations read of a workload.
 func (k kind) observe(o *unstructured.Unstructured) *object {
-	annotations, borrowable := o.GetAnnotations(), k.Borrowable()
+	annotations, borrowable := rollout.AnnotationsOf(o), k.Borrowable()
 	s := operation.Observed{
 		Snapshot: k.snapshot(o, borrowable), Rollout: rollout.SavedOn(o.GetLabels(), annotations),
 		UpdateType:   cmp.Or(text(o, "spec", "updateStrategy", "type"), text(o, "spec", "strategy", "type")),
@@ -84,6 +84,7 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
 		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
 		Package:      packageOf(templateOf(o)), Revision: k.current(o),
+		UID:        string(o.GetUID()),
 		Remembered: annotations[workload.AnnotationReplicas], LeftAt: annotations[workload.AnnotationLeftAt],
 	}
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")
@@ -105,7 +106,7 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workload.Snapshot {
 	counts := k.Count(o.Object)
 	return workload.Snapshot{
-		Claim:      o.GetAnnotations()[workload.AnnotationClaimedBy],
+		Claim:      rollout.AnnotationsOf(o)[workload.AnnotationClaimedBy],
 		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
 		Deleting: o.GetDeletionTimestamp() != nil,
 		Replicas: counts.Size, Total: counts.Total, Ready: counts.Ready, Available: counts.Available,
@@ -138,10 +139,7 @@ func replicaFailure(o *unstructured.Unstructured) string {
 	return ""
 }
 
-func templateOf(o *unstructured.Unstructured) map[string]any {
-	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
-	return template
-}
+func templateOf(o *unstructured.Unstructured) map[string]any { return workload.TemplateOf(o) }
 
 func number(o *unstructured.Unstructured, path ...string) int64 {
 	n, _, _ := unstructured.NestedInt64(o.Object, path...)
@@ -175,7 +173,9 @@ func (t *job) eachPod(ctx context.Context, o *unstructured.Unstructured,
 	}
 	minReady := int32(number(o, "spec", "minReadySeconds"))
 	from.ResourceVersion, err = t.a.cluster.Pods(ctx, t.workload.Namespace, from.LabelSelector, func(pod *corev1.Pod) {
-		each(pod, podSeen(pod, minReady, t.a.options.Now()))
+		seen := podSeen(pod, minReady, t.a.options.Now())
+		seen.Revision = pod.Labels[t.kind.RevisionLabel]
+		each(pod, seen)
 	})
 	return from, err
 }
@@ -184,15 +184,11 @@ func (t *job) eachPod(ctx context.Context, o *unstructured.Unstructured,
 func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workload.Pod {
 	seen := workload.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion,
-		Revision:  pod.Labels[appsv1.ControllerRevisionHashLabelKey],
 		RolloutID: pod.Labels[rollout.LabelRolloutID], Batch: pod.Labels[rollout.LabelBatchID],
 		Ordinal:  -1,
 		Deleting: pod.DeletionTimestamp != nil,
 		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 		Since:    pod.CreationTimestamp.Time,
-	}
-	if seen.Revision == "" {
-		seen.Revision = pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil && workload.Of(owner.APIVersion, owner.Kind).Ordinals {
 		if n, err := strconv.ParseInt(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:], 10, 32); err == nil {
@@ -261,7 +257,7 @@ func (k kind) revision(r *unstructured.Unstructured) keptRevision {
 	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
 	is := pods.Revision{Name: r.GetName(), Number: number(r, "revision")}
 	if k.Revisions == workload.ReplicaSets {
-		raw = templateOf(r)
+		raw = k.Template(r.Object)
 		counts := k.Count(r.Object)
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
 		is = pods.Revision{Name: k.RevisionOf(r), Number: n, HasCounts: true, Desired: counts.Size, Total: counts.Total,

@@ -176,6 +176,7 @@ func (c *check) check(ctx context.Context, live *unstructured.Unstructured,
 	for _, b := range covering(live) {
 		c.warning = cmp.Or(c.warning, operation.BudgetWarning(c.req, o.seen, b))
 	}
+	c.warning = cmp.Or(c.warning, workload.OwnedNotice(c.workload, live))
 	return nil
 }
 

@@ -192,6 +192,9 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 		return p.refuse("workloadRef", "%s", reason)
 	}
 	p.result.Replicas = l.seen.Replicas
+	if notice := workload.OwnedNotice(p.req.Workload, l.object); notice != "" {
+		p.notice("%s", notice)
+	}
 	if t.tech.CountsPods() {
 		for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
 			if notice := pods.BudgetNotice(p.req.Workload, l.seen, b); notice != "" {

@@ -112,7 +112,9 @@ func (t *rolloutJob) extraTemplate(ctx context.Context, l *snapshot) (template m
 	if err := t.admitMetadata(base, added); err != nil {
 		return nil, "", err
 	}
-	return pods.WithMetadata(base, l.object.GetName(), added), pods.Digest(base), nil
+	selector, _, _ := unstructured.NestedMap(l.object.Object, "spec", "selector")
+	own := workload.WithoutOwned(base, selector)
+	return pods.WithMetadata(own, l.object.GetName(), added), pods.Digest(base), nil
 }
 
 // createExtra creates the extra Deployment: the workload's spec with the new template and a selector of its own.

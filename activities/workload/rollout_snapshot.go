@@ -92,7 +92,7 @@ func (t *rolloutJob) observedOf(o *unstructured.Unstructured) pods.Observed {
 
 // observeObject is the observation of an object of the workload's kind.
 func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
-	annotations := o.GetAnnotations()
+	annotations := rollout.AnnotationsOf(o)
 	seen := pods.Observed{
 		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy",
 			"/spec/podManagementPolicy")),
@@ -135,7 +135,6 @@ func (t *rolloutJob) withPods(ctx context.Context, l *snapshot) error {
 	_, err := t.eachPod(ctx, l.object, func(pod *corev1.Pod, p workload.Pod) {
 		owner := metav1.GetControllerOf(pod)
 		ofIt := func(r keptRevision) bool { return r.uid == owner.UID }
-		p.Revision = pod.Labels[t.kind.RevisionLabel]
 		switch {
 		case owner == nil:
 		case owner.UID == l.object.GetUID(), slices.ContainsFunc(l.kept, ofIt):

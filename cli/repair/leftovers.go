@@ -73,7 +73,7 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 	case err != nil:
 		return l, fmt.Errorf("cannot read %s: %w", w, err)
 	}
-	annotations := object.GetAnnotations()
+	annotations := rollout.AnnotationsOf(object)
 	l.claim, l.recover = annotations[workload.AnnotationClaimedBy], annotations[rollout.AnnotationRecover]
 	text := rollout.SavedOn(object.GetLabels(), annotations)
 	there := text != ""
@@ -96,7 +96,7 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 			"have changed it", w, workload.AnnotationRollout, err, rollout.AnnotationRecover)
 	}
 	l.saved = *saved
-	l.live, _, _ = unstructured.NestedMap(object.Object, "spec", "template")
+	l.live = workload.TemplateOf(object)
 	l.template = pods.Digest(l.live)
 	l.edited = l.editedSince(ctx, api, annotations[rollout.AnnotationSettled])
 	return l, nil
@@ -164,6 +164,9 @@ func (l leftovers) newTemplate(ctx context.Context, api dynamic.Interface) (map[
 		return nil, fmt.Errorf("cannot read %s %s: %w", strings.TrimSuffix(resource.Resource, "s"), name, err)
 	}
 	template, _, _ := unstructured.NestedMap(object.Object, path...)
+	if path[0] == "spec" { // of a Deployment or one of its ReplicaSets
+		template = w.WorkloadRef.Lookup().Template(object.Object)
+	}
 	template = pods.Stripped(template)
 	if saved.CanaryWorkload != "" {
 		removeAdded(template, saved.CanaryMetadata)

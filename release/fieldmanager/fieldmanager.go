@@ -2,7 +2,9 @@
 package fieldmanager
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +43,15 @@ func lastWriter(o metav1.Object, pointers []string) (name string, at metav1.Time
 		}
 	}
 	return name, at
+}
+
+// WrittenByOther reports whether a manager other than Slipway owns an annotation. It decodes nothing, so that it can be
+// asked for every change of an object.
+func WrittenByOther(o metav1.Object, annotation string) bool {
+	key := []byte(`"f:` + annotation + `"`)
+	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager != Slipway && e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.GetRawBytes(), key)
+	})
 }
 
 // LastIsSlipway reports whether Slipway was the last to write an object. Times are in whole seconds: if another manager

@@ -46,3 +46,18 @@ func TestLastOther_FindsLastOtherManager(t *testing.T) {
 		require.Equal(t, tc.want, got, tc.reason)
 	}
 }
+
+func TestWrittenByOther(t *testing.T) {
+	t.Parallel()
+	const claim = `{"f:metadata":{"f:annotations":{".":{},"f:slipway.io/claimed-by":{}}}}`
+	o := &metav1.ObjectMeta{}
+	by := func(manager, fields string) bool {
+		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "none"}, {Manager: manager,
+			FieldsV1: metav1.NewFieldsV1(fields)}}
+		return fieldmanager.WrittenByOther(o, "slipway.io/claimed-by")
+	}
+	require.True(t, by("kubectl-replace", claim))
+	require.False(t, by(fieldmanager.Slipway, claim), "the engine wrote it")
+	require.False(t, by("kubectl-replace", `{"f:metadata":{"f:annotations":{"f:slipway.io/claimed":{}}}}`),
+		"it owns another")
+}

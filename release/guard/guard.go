@@ -17,7 +17,6 @@ import (
 
 	"slipway.io/slipway/release/account"
 	"slipway.io/slipway/release/cel"
-	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/hold"
 	rollouts "slipway.io/slipway/release/kruise/admission"
 	"slipway.io/slipway/release/phrase"
@@ -107,9 +106,6 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 	return out
 }
 
-// marksName is the name, after the installation's, of the policy that protects the marks.
-const marksName = "marks"
-
 // object builds one object of the installation.
 func (o Options) object(version, kind, name string, spec any) *unstructured.Unstructured {
 	u := rollouts.Object(version, kind, o.Name+"-"+name, spec)
@@ -121,7 +117,7 @@ func (o Options) object(version, kind, name string, spec any) *unstructured.Unst
 func (o Options) mutatingSpec(k kind) *admission.MutatingAdmissionPolicySpec {
 	spec := &admission.MutatingAdmissionPolicySpec{
 		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(k), MatchConditions: o.conditions(k.marked()),
-		Variables: []admission.Variable{{Name: "borrowed", Expression: k.borrowed()}},
+		Variables: append(otherChanges(), admission.Variable{Name: "borrowed", Expression: k.borrowed()}),
 	}
 	if k.workload != nil {
 		spec.Variables = append(spec.Variables, k.workload.Variables()...)
@@ -282,16 +278,17 @@ func (k kind) borrowed() string {
 	return strings.Join(phrase.Each(names, text), " + ")
 }
 
-// patches returns the expressions that restore the stored values of borrowed fields.
+// patches returns the expressions that restore Slipway's marks and the stored values of borrowed fields.
 func (k kind) patches() []string {
-	out := phrase.Each(k.Pointers, restoreField)
+	out := append([]string{restoreMarks()}, phrase.Each(k.Pointers, restoreField)...)
 	// The stored field may be open for a template other than the edit's. The gate sets the same value, in whichever
 	// order both policies run.
 	if k.workload != nil {
 		out = append(out, k.workload.ClaimedPatch())
 	}
 	if k.Metadata {
-		out = append(out, restoreEntries("labels"), restoreEntries("annotations"))
+		out = append(out, restoreEntries("labels", listed("labels")), restoreEntries("annotations",
+			listed("annotations")))
 	}
 	return out
 }
@@ -303,38 +300,21 @@ func restoreField(pointer string) string {
 [JSONPatch{op: "remove", path: "%[1]s"}]`, pointer, cel.Field("oldObject", pointer), cel.Field("object", pointer))
 }
 
-// restoreEntries returns the expression that restores the labels or annotations that the object lists as borrowed. If
-// an edit removed all of them, it first creates their map again.
-func restoreEntries(part string) string {
-	named := fmt.Sprintf(`variables.borrowed.contains('"/metadata/%s/' + jsonpatch.escapeKey(k) + '"')`, part)
+// listed returns a condition that is true if the object lists the label or annotation k as borrowed.
+func listed(part string) func(was, is string) string {
+	return func(string, string) string {
+		return fmt.Sprintf(`variables.borrowed.contains('"/metadata/%s/' + jsonpatch.escapeKey(k) + '"')`, part)
+	}
+}
+
+// restoreEntries returns the expression that restores the labels or annotations k that meet a condition, which is made
+// from their maps before and after the edit. If an edit removed all of them, it first creates their map again.
+func restoreEntries(part string, condition func(was, is string) string) string {
 	path := fmt.Sprintf(`"/metadata/%s/" + jsonpatch.escapeKey(k)`, part)
 	was, is := "oldObject.metadata.?"+part+".orValue({})", "object.metadata.?"+part+".orValue({})"
 	return fmt.Sprintf(`(object.metadata.?%[1]s.hasValue() || !%[2]s.exists(k, %[4]s) ? [] :
 [JSONPatch{op: "add", path: "/metadata/%[1]s", value: {}}]) +
-%[2]s.filter(k, %[4]s && %[3]s[?k] != %[2]s[?k]).map(k, JSONPatch{op: "add", path: %[5]s, value: %[2]s[k]}) +
-%[3]s.filter(k, %[4]s && !(k in %[2]s)).map(k, JSONPatch{op: "remove", path: %[5]s})`, part, was, is, named, path)
+%[2]s.filter(k, (%[4]s) && %[3]s[?k] != %[2]s[?k]).map(k, JSONPatch{op: "add", path: %[5]s, value: %[2]s[k]}) +
+%[3]s.filter(k, (%[4]s) && !(k in %[2]s)).map(k, JSONPatch{op: "remove", path: %[5]s})`, part, was, is,
+		condition(was, is), path)
 }
-
-// written is true if an entry k of a pair of labels or annotations was written by the gate in this request.
-const written = "!(k in p[0]) && k == '" + gate.Label + "' || k == " +
-	"'" + gate.AnnotationBy + "' && p[1][?k] == optional.of(request.userInfo.username)"
-
-// markVariables are the names of Slipway's labels and annotations that an edit changes, and the release that they
-// belong to.
-var markVariables = []admission.Variable{
-	{Name: "edited", Expression: "[" + entries("labels") + ", " + entries("annotations") +
-		"].map(p, p[0].filter(k, k.startsWith('" + hold.Prefix + "') && p[0][?k] != p[1][?k] && !(" + written +
-		")) + p[1].filter(k, k.startsWith('" + hold.Prefix + "') && !(k in p[0]) && !(" + written +
-		"))).map(l, l.join(', ')).filter(t, t != '')"},
-	{Name: "holder", Expression: cel.Annotation("oldObject", workload.AnnotationClaimedBy) + ".orValue(" +
-		cel.Annotation("oldObject", rollout.AnnotationHeldBy) + ".orValue('a frozen rollout')).split('@')[0]"},
-}
-
-// entries returns an expression for the labels or annotations before and after the edit.
-func entries(part string) string {
-	return fmt.Sprintf("[oldObject.metadata.?%[1]s.orValue({}), object.metadata.?%[1]s.orValue({})]", part)
-}
-
-// markMessage is the message for a rejected edit of a mark.
-const markMessage = "variables.edited.join(', ') + ' belongs to the running release ' + variables.holder + ': end " +
-	"that first, or take the object over with the annotation " + rollout.AnnotationRepair + "=<your name>'"

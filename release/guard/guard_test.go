@@ -67,7 +67,7 @@ func TestEveryBorrowedFieldIsRestored(t *testing.T) {
 		for _, pointer := range k.Pointers {
 			require.Contains(t, text, `"`+pointer+`"`, k.Resource)
 		}
-		require.Equal(t, k.Metadata, strings.Contains(text, "/metadata/annotations/"), k.Resource)
+		require.Equal(t, k.Metadata, strings.Contains(text, `borrowed.contains('"/metadata/annotations/'`), k.Resource)
 	}
 	for _, field := range pods.AutoscalerLimits() {
 		text := expressionsOf(t, policies["MutatingAdmissionPolicy slipway-guard-horizontalpodautoscalers.autoscaling"])

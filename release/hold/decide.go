@@ -110,7 +110,7 @@ func (d *decision) mark(name, value string, there bool) {
 // gate holds the workload if its template changes or its change is still held, and protects Slipway's marks from the
 // edit.
 func (d *decision) gate() {
-	changed := !reflect.DeepEqual(template(d.edit.Old), template(d.edit.New))
+	changed := !reflect.DeepEqual(d.kind.template(d.edit.Old), d.kind.template(d.edit.New))
 	before, heldBefore := d.old.GetAnnotations()[gate.AnnotationHeld]
 	value, set := jsonpatch.At(d.edit.New, d.kind.Pointer)
 	encoded := d.kind.HeldText(value, set)
@@ -185,7 +185,7 @@ func (d *decision) patch() []jsonpatch.Op {
 }
 
 // template returns the parts of a pod template that affect pods.
-func template(object map[string]any) map[string]any {
+func (k Kind) template(object map[string]any) map[string]any {
 	spec, there := jsonpatch.At(object, "/spec/template/spec")
 	metadata := map[string]any{}
 	for name, value := range members(object, "spec", "template", "metadata") {
@@ -196,7 +196,9 @@ func template(object map[string]any) map[string]any {
 		}
 	}
 	labels := maps.Clone(members(object, "spec", "template", "metadata", "labels"))
-	delete(labels, podTemplateHash)
+	if k.TemplateLabel != "" {
+		delete(labels, k.TemplateLabel)
+	}
 	if len(labels) == 0 {
 		labels = nil
 	}

@@ -87,10 +87,16 @@ func TestDecide(t *testing.T) {
 			require.Equal(t, after, again, "the API server may ask twice")
 		})
 	}
+	// Kinds other than Deployments make new pods for this label.
+	sts, label := Kind(workload.Of("apps", "StatefulSet")), strings.Replace(deployment, "app: web",
+		"app: web, pod-template-hash: x", 1)
+	pinned, _ := jsonpatch.At(jsonpatch.Apply(object(t, label), sts.Decide(Edit{Old: object(t, deployment),
+		New: object(t, label), User: "anna"})), sts.Pointer)
+	require.EqualValues(t, sts.Value, pinned)
 	created := object(t, free)
 	after := jsonpatch.Apply(created, k.Decide(Edit{New: created, User: "anna", Rollouts: []v1beta1.Rollout{named}}))
-	label, _ := jsonpatch.At(after, jsonpatch.Label(gate.Label))
-	require.Equal(t, "shop", label, "a new workload is labelled")
+	value, _ := jsonpatch.At(after, jsonpatch.Label(gate.Label))
+	require.Equal(t, "shop", value, "a new workload is labelled")
 	_, paused := jsonpatch.At(after, "/spec/paused")
 	require.False(t, paused, "but not held")
 }

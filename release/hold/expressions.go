@@ -22,9 +22,6 @@ type Kind workload.Kind
 // Prefix is the prefix of all of Slipway's labels and annotations.
 const Prefix = "slipway.io/"
 
-// podTemplateHash is a label that controllers add to templates themselves.
-const podTemplateHash = "pod-template-hash"
-
 // Claimed is true if an operation has claimed the workload or a rollout was frozen on it: then the previous values are
 // saved already.
 var Claimed = cel.Label("oldObject", workload.LabelClaimed) + ".hasValue() || " +
@@ -50,7 +47,7 @@ func (k Kind) Variables() []admission.Variable {
 		{Name: "templateAnnotations", Expression: part("annotations")},
 		{Name: "changed", Expression: "object.spec.?template.?spec != oldObject.spec.?template.?spec || " +
 			"variables.templateAnnotations[0] != variables.templateAnnotations[1] || " +
-			differs("templateLabels", "k != '"+podTemplateHash+"'") + " || " +
+			differs("templateLabels", "k != "+cel.Text(k.TemplateLabel)) + " || " +
 			differs("templates", "!(k in ['labels', 'annotations', 'creationTimestamp'])")},
 		{Name: "rolls", Expression: k.rolls()},
 	}

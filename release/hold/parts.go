@@ -147,7 +147,7 @@ func (r reader) template(name string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return templateMetadata(raw)
+		return templateMetadata(raw, r.kind.TemplateLabel)
 	}
 	return r.skip()
 }
@@ -161,8 +161,8 @@ func (r reader) canonical() ([]byte, error) {
 }
 
 // templateMetadata returns metadata that is equal for templates whose metadata means the same for pods. raw is
-// canonical.
-func templateMetadata(raw []byte) (any, error) {
+// canonical; ignoredLabel is a label that means nothing.
+func templateMetadata(raw []byte, ignoredLabel string) (any, error) {
 	out := map[string]any{}
 	var others []byte
 	d := review.NewDecoder(raw)
@@ -173,7 +173,7 @@ func templateMetadata(raw []byte) (any, error) {
 		case name == "labels" || name == "annotations":
 			leftOut := ""
 			if name == "labels" {
-				leftOut = podTemplateHash
+				leftOut = ignoredLabel
 			}
 			var counted []byte
 			if counted, err = membersBut(leftOut, value); len(counted) > 0 {

@@ -33,8 +33,8 @@ func randomObject(r *rand.Rand, k Kind) map[string]any {
 		}
 	}
 	template, metadata, spec, status := map[string]any{}, map[string]any{}, map[string]any{}, map[string]any{}
-	put(metadata, "labels", marks("app", podTemplateHash), map[string]any{}, nil)
-	put(metadata, "annotations", marks("a", podTemplateHash), map[string]any{}, nil)
+	put(metadata, "labels", marks("app", "pod-template-hash"), map[string]any{}, nil)
+	put(metadata, "annotations", marks("a", "pod-template-hash"), map[string]any{}, nil)
 	put(metadata, "creationTimestamp", nil, "2026-01-01T00:00:00Z")
 	put(metadata, "finalizers", []any{"a"}, []any{"b"}, nil)
 	put(template, "metadata", metadata, nil)

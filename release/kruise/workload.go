@@ -60,13 +60,13 @@ type Workload struct {
 
 // ReadWorkload reads a workload of any kind that can be released.
 func ReadWorkload(o *unstructured.Unstructured) *Workload {
-	annotations := o.GetAnnotations()
+	annotations := rollout.AnnotationsOf(o)
 	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()},
 		By: annotations[gate.AnnotationBy], Claim: annotations[workload.AnnotationClaimedBy]}
 	w.ObjectMeta = metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
 		ResourceVersion: o.GetResourceVersion(),
 		Generation:      o.GetGeneration(), DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}
-	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
+	template := workload.TemplateOf(o)
 	w.Template, w.Images = pods.Digest(template), pods.Images(template)
 	var next map[string]any
 	if json.Unmarshal([]byte(annotations[rollout.AnnotationNext]), &next) == nil && next != nil {
@@ -88,7 +88,7 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 		w.RolloutID = annotations[KeyRolloutID]
 	}
 	if kind.Revisions == workload.ReplicaSets {
-		w.Revision = deploymentHash(o, template)
+		w.Revision = deploymentHash(o)
 	} else {
 		w.Revision, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
 	}
@@ -109,8 +109,9 @@ func (w *Workload) AllUpdated() bool {
 // deploymentHash returns the value of the label pod-template-hash that a Deployment's controller gives the pods of a
 // template: FNV-1a of its Go form, then of the collision count. (ComputeHash in
 // https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/controller_utils.go)
-func deploymentHash(o *unstructured.Unstructured, template map[string]any) string {
+func deploymentHash(o *unstructured.Unstructured) string {
 	var typed corev1.PodTemplateSpec
+	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(template, &typed) != nil {
 		return ""
 	}

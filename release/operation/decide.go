@@ -161,7 +161,7 @@ func begin(req Request, seen Observed) workload.NextAction {
 // claimWrite returns the write that sets the claim and saves the workload's original state. The caller adds the change
 // itself.
 func claimWrite(req Request, seen Observed, saved Original) *workload.Write {
-	saved.Operation, saved.Begun, saved.BegunAt = req.Operation, true, seen.Now.UTC()
+	saved.Operation, saved.Begun, saved.BegunAt, saved.UID = req.Operation, true, seen.Now.UTC(), seen.UID
 	from := saved.FromRevision
 	saved.Change = changeFrom(req, seen)
 	saved.FromRevision = cmp.Or(from, saved.FromRevision)

@@ -223,6 +223,8 @@ type Refusal struct {
 // Observed is a snapshot with the inputs that only operations need.
 type Observed struct {
 	workload.Snapshot
+	// UID is the workload's.
+	UID string
 	// Original is what the holder saved; nil if nothing is saved. OriginalProblem explains why it could not be read.
 	Original        *Original
 	OriginalProblem string
@@ -261,6 +263,8 @@ type Observed struct {
 // Original is what an operation saves on the workload (AnnotationOriginal), so that any later operation can restore
 // what it borrowed.
 type Original struct {
+	// UID is the workload's: another one with this annotation is a copy of it (rollout.AnnotationsOf).
+	UID       string         `json:"uid,omitempty"`
 	Operation plan.Operation `json:"operation"`
 	// Begun means that the first change was made; until then the workload is only claimed.
 	Begun   bool      `json:"begun"`

@@ -198,7 +198,8 @@ func takeOver(req Request, seen Observed, reason string) workload.NextAction {
 	w, _ := restoreWrite(seen, "take-over")
 	w.Release, w.Claim, w.OnlyIfUnchanged = false, req.Claim, true
 	w.Remove = slices.DeleteFunc(w.Remove, func(name string) bool { return name == workload.AnnotationOriginal })
-	w.Annotations[workload.AnnotationOriginal] = Original{Operation: req.Operation, BegunAt: seen.Now.UTC()}.String()
+	w.Annotations[workload.AnnotationOriginal] = Original{UID: seen.UID, Operation: req.Operation,
+		BegunAt: seen.Now.UTC()}.String()
 	return write(reason, w)
 }
 

@@ -35,6 +35,9 @@ type Subject struct {
 	// may be replaced.
 	Claim    string `json:"claim"`
 	TakeOver string `json:"takeOver,omitempty"`
+	// Ended is true if the release of TakeOver has ended and given everything back: what is left of it is a copy that
+	// another client has brought back, and is not followed.
+	Ended bool `json:"ended,omitempty"`
 	// DeadlineSeconds is how long the pods may take, SpentSeconds how much of it interrupted attempts have used. Time
 	// while unreachable does not count.
 	DeadlineSeconds int64 `json:"deadlineSeconds"`
@@ -115,6 +118,9 @@ type BeginRequest struct {
 	Adopt bool `json:"adopt,omitempty"`
 	// Unsettled is what to do with a workload whose own update is still under way; "": refuse it.
 	Unsettled Unsettled `json:"unsettled,omitempty"`
+	// AskSaved is true if Begin fails with the claim of a saved state that no release holds, as with that of a holder,
+	// until TakeOver names it: the centre knows whether it is a frozen split or a copy of one that is long finished.
+	AskSaved bool `json:"askSaved,omitempty"`
 }
 
 // Unsettled is what Begin does with a workload whose own update is still under way, for example right after `kubectl

@@ -43,6 +43,9 @@ const (
 
 // Saved is what an operator or another process needs to restore the workload and its traffic without Temporal.
 type Saved struct {
+	// UID is the workload's: another one with this annotation is a copy of it (AnnotationsOf). "" if an earlier version
+	// of Slipway wrote it.
+	UID string `json:"uid,omitempty"`
 	// Name is the rollout's name, WorkflowID its workflow.
 	Name       string         `json:"name"`
 	WorkflowID string         `json:"workflowId"`

@@ -107,6 +107,8 @@ type ClaimHolderRequest struct {
 type ClaimHolderResult struct {
 	Dead   bool   `json:"dead"`
 	Reason string `json:"reason"`
+	// Ended is true if the holder is dead because it has ended and given back what it had borrowed.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // QueryState is the query for the complete status of a release: plan.Task for a task, plan.ServiceStatus for one of its

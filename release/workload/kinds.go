@@ -37,6 +37,9 @@ type Controller struct {
 	// RevisionLabel is the label with which pods name their revision.
 	RevisionLabel string
 	Revisions     Revisions
+	// TemplateLabel is a label that the controller adds to the pod templates of its revisions, and ignores when it
+	// compares templates; "" if it adds none.
+	TemplateLabel string
 	// UpdatedField is the field of the status that counts the new pods that serve, or else all new pods.
 	UpdatedField string
 }
@@ -139,7 +142,7 @@ var (
 
 	deployment = Controller{Styles: []Style{StylePartition, StyleCanary, StyleBlueGreen}, Means: Limits,
 		Hold: Hold{"/spec/paused", true}, RevisionLabel: labelHash, Revisions: ReplicaSets,
-		UpdatedField: "updatedReplicas"}
+		TemplateLabel: labelHash, UpdatedField: "updatedReplicas"}
 	statefulSet = Controller{Styles: inPlace, Means: Partition, Hold: Hold{pathPartition, heldPartition},
 		Ordinals: true, RevisionLabel: labelRevision, Revisions: Named, UpdatedField: "updatedAvailableReplicas"}
 	daemonSet = Controller{Styles: inPlace, Means: Deletion, Hold: Hold{"/spec/updateStrategy/type", "OnDelete"},

@@ -21,6 +21,8 @@ import (
 	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -248,9 +250,10 @@ func (p *pair) compare(old *unstructured.Unstructured, ops []jsonpatch.Op) bool 
 	if apierrors.IsForbidden(err) && slices.ContainsFunc(ops, func(op jsonpatch.Op) bool {
 		return strings.HasPrefix(op.Path, "/metadata/")
 	}) {
-		return false // the guard refuses edits of a claimed workload's marks by other clients
+		return false // the guard refuses edits of nothing but a claimed workload's marks by other clients
 	}
 	require.NoError(p.t, err, "%s", body)
+	putMarksBack(old, free, user)
 	patch := p.hold.Decide(hold.Edit{Old: old.Object, New: free.Object, User: user, Rollouts: p.rollouts})
 	want := &unstructured.Unstructured{Object: jsonpatch.Apply(free.Object, patch)}
 	require.Equal(p.t, want.Object["spec"], held.Object["spec"], "%s\nof %v", body, old.Object)
@@ -258,6 +261,40 @@ func (p *pair) compare(old *unstructured.Unstructured, ops []jsonpatch.Op) bool 
 	require.Equal(p.t, annotationsWithoutRevision(want), annotationsWithoutRevision(held), "%s\nof %v", body,
 		old.Object)
 	return len(patch) > 0
+}
+
+// putMarksBack does to an edit of a claimed workload what the guard does: Slipway's marks stay, but for those that the
+// gate may have written in the same request.
+func putMarksBack(old, edited *unstructured.Unstructured, user string) {
+	has := func(entries map[string]string, name string) bool {
+		_, is := entries[name]
+		return is
+	}
+	claimed := has(old.GetLabels(), workload.LabelClaimed) || has(old.GetLabels(), workload.LabelRollout)
+	if !claimed || has(old.GetAnnotations(), rollout.AnnotationRepair) ||
+		has(edited.GetAnnotations(), rollout.AnnotationRepair) {
+		return
+	}
+	for part, entries := range map[string][2]map[string]string{"labels": {old.GetLabels(), edited.GetLabels()},
+		"annotations": {old.GetAnnotations(), edited.GetAnnotations()}} {
+		was, is := entries[0], entries[1]
+		both := maps.Clone(was)
+		if both == nil {
+			both = map[string]string{}
+		}
+		maps.Copy(both, is)
+		for name := range both {
+			byGate := name == gate.Label && !has(was, name) || name == gate.AnnotationBy && is[name] == user
+			pointer := "/metadata/" + part + "/" + jsonpatch.Escape(name)
+			switch {
+			case !strings.HasPrefix(name, hold.Prefix), byGate:
+			case has(was, name):
+				jsonpatch.Put(edited.Object, pointer, was[name])
+			default:
+				jsonpatch.Drop(edited.Object, pointer)
+			}
+		}
+	}
 }
 
 // annotationsWithoutRevision returns the annotations without the one that the Deployment controller adds at any time.

@@ -273,9 +273,12 @@ func testUnborrowedFields(t *testing.T, g *harness.Guard) {
 	e.Scale(harness.Deployment, "held", 2)
 	e.WaitReadyPods("held", 2)
 	e.Kubectl("-n", e.Apps, "rollout", "status", "deployment", "held")
-	undo := e.TryKubectl("-n", e.Apps, "rollout", "undo", "deployment", "held")
-	require.Contains(t, undo, "belongs to the running release rollout/default/shop/web",
-		"an undo also restores the annotations of an old revision")
+	held := marksOf(e.Object(harness.Deployment, "held"))
+	e.Kubectl("-n", e.Apps, "rollout", "undo", "deployment", "held")
+	require.Equal(t, held, marksOf(e.Object(harness.Deployment, "held")),
+		"an undo also restores the annotations of an old revision, but no marks of Slipway")
+	require.Equal(t, harness.StableImage("held"), valueAt(e.Object(harness.Deployment, "held"),
+		"/spec/template/spec/containers").([]any)[0].(map[string]any)["image"], "the rest of it goes through")
 	require.NotEmpty(t, e.Object(harness.Deployment, "held").GetAnnotations()["deployment.kubernetes.io/revision"],
 		"its controller may write its own annotation")
 	out := e.TryKubectl("-n", e.Apps, "label", "deployment", "held", "slipway.io/claimed-")

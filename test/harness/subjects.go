@@ -3,7 +3,10 @@ package harness
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -209,6 +212,21 @@ func (e *Engine) Kubectl(args ...string) string {
 func (e *Engine) TryKubectl(args ...string) string {
 	out, _ := exec.Command(e.Binary("kubectl"), append(args, "--kubeconfig", e.Kubeconfig)...).CombinedOutput()
 	return string(out)
+}
+
+// Replace replaces an object with kubectl, as a client that writes whole objects does, and again if its controller has
+// written while kubectl read and wrote.
+func (e *Engine) Replace(o *unstructured.Unstructured) {
+	e.t.Helper()
+	raw, err := o.MarshalJSON()
+	require.NoError(e.t, err)
+	file := filepath.Join(e.t.TempDir(), "object.json")
+	require.NoError(e.t, os.WriteFile(file, raw, 0o600))
+	require.Eventually(e.t, func() bool {
+		out := e.TryKubectl("replace", "-f", file)
+		require.Regexp(e.t, "replaced|Conflict", out)
+		return !strings.Contains(out, "Conflict")
+	}, Patience, Tick)
 }
 
 // ReadObject reads an object in the namespace of the workloads.

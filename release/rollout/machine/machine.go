@@ -264,7 +264,7 @@ func (m *Machine) begin() (Action, bool) {
 		return Action{}, false
 	}
 	request := &rollout.BeginRequest{Subject: m.subject(), Strategy: m.setup.Spec.Strategy, Change: m.setup.Spec.Change,
-		Adopt: m.setup.RollBackFrozen}
+		Adopt: m.setup.RollBackFrozen, AskSaved: !m.setup.RollBackFrozen}
 	if m.setup.Spec.Policy.SettleSeconds > 0 {
 		request.Unsettled = rollout.UnsettledReport
 	}
@@ -301,7 +301,8 @@ func (m *Machine) holdRequest(name string) *rollout.HoldTrafficRequest {
 
 func (m *Machine) subject() rollout.Subject {
 	s := rollout.Subject{Workload: m.setup.Spec.Workload(), Name: m.setup.Spec.Name, UID: m.s.WorkloadUID,
-		Claim: m.setup.Claim, TakeOver: m.s.TakeOver, DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds}
+		Claim: m.setup.Claim, TakeOver: m.s.TakeOver,
+		Ended: m.s.TakeOverEnded, DeadlineSeconds: m.setup.Spec.Policy.StepDeadlineSeconds}
 	if m.s.Unreachable == "" {
 		s.UnreachableBudgetSeconds = m.setup.UnreachableBudgetSeconds
 	}

@@ -152,7 +152,7 @@ func (m *Machine) resolveHolder(r workload.ClaimHolderResult) {
 	holder := m.s.BlockingClaim
 	m.s.BlockingClaim = ""
 	if r.Dead {
-		m.s.TakeOver = holder
+		m.s.TakeOver, m.s.TakeOverEnded = holder, r.Ended
 		return
 	}
 	switch {

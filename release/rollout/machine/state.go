@@ -140,6 +140,8 @@ type partyState struct {
 	// workflow, which may be replaced.
 	BlockingClaim string `json:"holder,omitempty"`
 	TakeOver      string `json:"takeOver,omitempty"`
+	// TakeOverEnded is true if that workflow has ended and given everything back.
+	TakeOverEnded bool `json:"takeOverEnded,omitempty"`
 	// Unreachable is why the party does not answer, "" while it does. UnreachableCount is how often in a row it did
 	// not; RetryAt is when it is asked again.
 	Unreachable      string     `json:"away,omitempty"`

@@ -62,6 +62,7 @@ func UnsettledReason(tech Technique, s rollout.Subject, seen Observed) string {
 // Begin decides on the write that takes the claim and saves what the rollout borrows, before the first change.
 func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	s := req.Subject
+	seen = withoutEnded(s, seen)
 	switch {
 	case seen.Deleting:
 		return failf(failure.Gone, "%s is being deleted by another client", s.Workload)
@@ -83,6 +84,9 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 		return failf(failure.Refused, "%s carries what %s has left on it: %s", s.Workload,
 			workload.HolderName(s.Claim, seen.Saved.Claim),
 			workload.ForeignReason(workload.ParseHolder(seen.Saved.Claim)))
+	case seen.Saved != nil && req.AskSaved && seen.Claim == "" && seen.Saved.Claim != "" &&
+		seen.Saved.Claim != s.TakeOver:
+		return next(workload.FailClaimed(s.Workload, s.Claim, seen.Saved.Claim))
 	case seen.Saved != nil:
 		return takeOver(s, seen)
 	case req.Adopt:
@@ -105,11 +109,40 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 				rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
 			Remove: []string{gate.AnnotationHeld}, // part of AnnotationRollout from now on
 		})
+	d.Write.Remove = append(d.Write.Remove, staleMarks(seen, saved)...)
 	if saved.Declared != "" {
 		beginDeclared(tech, d.Write, seen, saved)
 	}
 	d.Ends, d.Begun = true, answerBegin(req, seen, saved).Begun
 	return d
+}
+
+// staleMarks returns the annotations of an earlier release that this one neither follows nor replaces: a copy has
+// brought them.
+func staleMarks(seen Observed, saved rollout.Saved) []string {
+	stale := []string{rollout.AnnotationSettled, rollout.AnnotationExtraStatus, workload.AnnotationOriginal}
+	if seen.Next == "" {
+		stale = append(stale, rollout.AnnotationNext)
+	}
+	if saved.Declared == "" {
+		stale = append(stale, rollout.AnnotationInProgressing, rollout.AnnotationOriginalStrategy)
+	}
+	return stale
+}
+
+// withoutEnded returns the snapshot without what a release has left on the workload that has ended and given everything
+// back: another client has brought it back with an older copy of the workload.
+func withoutEnded(s rollout.Subject, seen Observed) Observed {
+	left := seen.Claim
+	if left == "" && seen.Saved != nil {
+		left = seen.Saved.Claim
+	}
+	if !s.Ended || left == "" || left != s.TakeOver {
+		return seen
+	}
+	seen.Saved, seen.SavedProblem, seen.Rest, seen.Busy, seen.Next, seen.ExtraStatus, seen.Extra = nil, "", nil, "", "",
+		"", nil
+	return seen
 }
 
 // templatePlaced reports whether this release holds the workload and its template is no longer the stable one.
@@ -125,6 +158,7 @@ func templatePlaced(tech Technique, s rollout.Subject, seen Observed) bool {
 // a BeginResult, nil if something else follows.
 func BeginWithMove(tech Technique, req rollout.BeginRequest, seen Observed,
 	first func(rollout.BeginResult) *rollout.MoveRequest) NextAction {
+	seen = withoutEnded(req.Subject, seen)
 	d := Begin(tech, req, seen)
 	if d.Write == nil || d.Begun == nil {
 		return d
@@ -227,7 +261,7 @@ func newSaved(tech Technique, req rollout.BeginRequest, seen Observed) rollout.S
 		template = stable.Template
 	}
 	saved := rollout.Saved{
-		Name: req.Name, WorkflowID: workload.ParseHolder(req.Claim).WorkflowID, Claim: req.Claim,
+		UID: seen.UID, Name: req.Name, WorkflowID: workload.ParseHolder(req.Claim).WorkflowID, Claim: req.Claim,
 		Style:  req.Strategy.Style,
 		Stable: stable.Name, StableNumber: stable.Number, StableTemplate: template, Declared: seen.Declared,
 		Replicas: seen.Replicas,

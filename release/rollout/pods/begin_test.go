@@ -104,6 +104,49 @@ func TestBegin_IsRefused_WhenAnotherEngineHoldsOrFrozeWorkload(t *testing.T) {
 		"and so is what an earlier build left frozen")
 }
 
+// What a release has left that has ended since and given everything back is a copy: nothing of it is followed. What a
+// dead or a frozen one has left is taken over, once the centre has been asked.
+func TestBegin_FollowsNothing_OfEndedRelease(t *testing.T) {
+	t.Parallel()
+	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
+	const ours, theirs = "rollout/default/shop/order@2@a/uid-a", "rollout/default/shop/order@1@a/uid-a"
+	for _, c := range []struct {
+		reason, claim, takeOver string
+		ended, asks, adopts     bool
+	}{
+		{"a claim that nobody has asked about yet", theirs, "", false, true, false},
+		{"a dead release's claim", theirs, theirs, false, false, true},
+		{"an ended release's claim", theirs, theirs, true, false, false},
+		{"a split without a claim that nobody has asked about yet", "", "", false, true, false},
+		{"a frozen split", "", theirs, false, false, true},
+		{"a split that a later release has finished", "", theirs, true, false, false},
+	} {
+		seen := newToy(4, `{"type":"RollingUpdate"}`).observe()
+		seen.Claim, seen.Rest = c.claim, &rollout.SettledState{Template: "old", Replicas: 9}
+		seen.Saved = &rollout.Saved{Name: "order", Style: strategy.StylePartition, Stable: "old", Claim: theirs}
+		s := subject()
+		s.Claim, s.TakeOver, s.Ended = ours, c.takeOver, c.ended
+		d := pods.Begin(tech, rollout.BeginRequest{Subject: s, AskSaved: true,
+			Strategy: strategy.Strategy{Style: strategy.StylePartition}}, seen)
+		if c.asks {
+			require.Equal(t, failure.Claimed, d.Failure.Kind, c.reason)
+			require.Equal(t, theirs, d.Failure.Holder, c.reason)
+			continue
+		}
+		require.Equal(t, ours, d.Write.Claim, c.reason)
+		require.Equal(t, c.claim, d.Write.ExpectedClaim, c.reason)
+		if c.adopts {
+			require.Nil(t, d.Begun, c.reason)
+			continue
+		}
+		require.Nil(t, d.Begun.Adopted, c.reason)
+		saved, err := rollout.ParseSaved(d.Write.Annotations[workload.AnnotationRollout])
+		require.NoError(t, err, c.reason)
+		require.Equal(t, ours, saved.Claim, "%s: the workload as it is now is saved", c.reason)
+		require.Contains(t, d.Write.Remove, rollout.AnnotationSettled, c.reason)
+	}
+}
+
 func TestReadSaved_IsRefused_WhenFieldIsNeverBorrowed(t *testing.T) {
 	t.Parallel()
 	for _, ref := range []catalog.WorkloadRef{

@@ -24,8 +24,6 @@ func TestChangedFields(t *testing.T) {
 		want        []workload.FieldChange
 	}{
 		{"nothing changes", base, nil},
-		{"the label of a revision is its controller's",
-			`{"metadata":{"labels":{"app":"web","pod-template-hash":"1"}},"spec":{"containers":[{"name":"app","image":"x:1","args":["--token=old"],"env":[{"name":"MODE","value":"a"},{"name":"KEY","value":"secret"}]}]}}`, nil},
 		{"images and labels are shown; values of the environment and arguments are not",
 			`{"metadata":{"labels":{"app":"web","tier":"1"}},"spec":{"containers":[{"name":"app","image":"x:2","args":["--token=new"],"env":[{"name":"MODE","value":"b"}]}]}}`,
 			[]workload.FieldChange{{Field: "metadata.labels.tier", To: "1"},

@@ -52,12 +52,10 @@ func Images(template map[string]any) map[string]string {
 	return images
 }
 
-// Stripped returns a revision's pod template without what its controller added: the label pod-template-hash and the key
-// "$patch".
+// Stripped returns a revision's pod template without the key "$patch", which its controller adds.
 func Stripped(template map[string]any) map[string]any {
 	out, _ := clean(template).(map[string]any)
 	delete(out, "$patch")
-	jsonpatch.Drop(out, jsonpatch.Label(appsv1.DefaultDeploymentUniqueLabelKey))
 	return out
 }
 
