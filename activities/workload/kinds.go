@@ -110,7 +110,7 @@ func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workload
 		Deleting: o.GetDeletionTimestamp() != nil,
 		Replicas: counts.Size, Total: counts.Total, Ready: counts.Ready, Available: counts.Available,
 		Updated:  counts.Updated,
-		Settings: settingsOf(o, settings), CreationProblem: replicaFailure(o),
+		Settings: settingsOf(o, settings), Creation: creationFailure(o),
 	}
 }
 
@@ -125,17 +125,35 @@ func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.Ra
 	return settings
 }
 
-// replicaFailure is the controller's message about pods that it cannot create.
-func replicaFailure(o *unstructured.Unstructured) string {
+// creationFailure is why pods are not created, as the conditions of a Deployment or ReplicaSet say.
+func creationFailure(o *unstructured.Unstructured) workload.CreationFailure {
+	f := failureIn(o, string(appsv1.DeploymentReplicaFailure), corev1.ConditionTrue, workload.ReasonFailedCreate)
+	if f.Reported() {
+		return f
+	}
+	return noReplicaSet(o)
+}
+
+// noReplicaSet is why a Deployment's controller cannot create its next ReplicaSet.
+func noReplicaSet(o *unstructured.Unstructured) workload.CreationFailure {
+	return failureIn(o, string(appsv1.DeploymentProgressing), corev1.ConditionFalse, workload.ReasonNoReplicaSet)
+}
+
+// failureIn is the failure that a condition with this status and reason reports.
+func failureIn(o *unstructured.Unstructured, condition string, status corev1.ConditionStatus,
+	reason string) (failure workload.CreationFailure) {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		if condition["type"] == "ReplicaFailure" && condition["status"] == "True" {
-			message, _ := condition["message"].(string)
-			return kube.Line(message)
+		fields, _ := c.(map[string]any)
+		if fields["type"] != condition || fields["status"] != string(status) || fields["reason"] != reason {
+			continue
 		}
+		message, _ := fields["message"].(string)
+		since, _ := fields["lastTransitionTime"].(string)
+		failure.Message = kube.Line(workload.CreationMessage(message))
+		failure.Since, _ = time.Parse(time.RFC3339, since)
 	}
-	return ""
+	return failure
 }
 
 func templateOf(o *unstructured.Unstructured) map[string]any {
@@ -265,7 +283,8 @@ func (k kind) revision(r *unstructured.Unstructured) keptRevision {
 		counts := k.Count(r.Object)
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
 		is = pods.Revision{Name: k.RevisionOf(r), Number: n, HasCounts: true, Desired: counts.Size, Total: counts.Total,
-			Ready: counts.Ready, Available: counts.Available, Rest: r.GetAnnotations()[rollout.AnnotationSettled]}
+			Ready: counts.Ready, Available: counts.Available, Creation: creationFailure(r),
+			Rest: r.GetAnnotations()[rollout.AnnotationSettled]}
 	}
 	template := pods.Stripped(raw)
 	is.Hash, is.Template = k.RevisionOf(r), pods.Digest(template)

@@ -231,10 +231,7 @@ func (t *rolloutJob) noteProgress(d pods.NextAction) {
 	t.Note(func(p *workload.Progress) {
 		p.Message = d.Reason
 		if n := d.Numbers; n.Replicas > 0 {
-			advances = p.UpdatedReady != nil && (*p.Updated != n.Updated || *p.UpdatedReady != n.UpdatedReady)
-			if p.Updated, p.UpdatedReady = &n.Updated, &n.UpdatedReady; advances {
-				p.LastChangeSeconds = p.ElapsedSeconds
-			}
+			advances = p.RecordPods(n.Updated, n.UpdatedReady)
 		}
 	})
 	if advances {
@@ -341,6 +338,9 @@ func (t *rolloutJob) readAndDecide(ctx context.Context) (*snapshot, pods.NextAct
 		}
 		d = t.decide(l.seen)
 	}
+	if d.Action == workload.ActWait && l.seen.PodsSeen && t.explain(ctx, l, d.Numbers) {
+		d = t.decide(l.seen)
+	}
 	if d.Failure != nil && d.Failure.Kind == failure.Drift && !t.beginning &&
 		l.seen.EditConflict.Times <= rollout.MaxRestores {
 		d.Failure.Message += t.describeEdit(l)
@@ -350,6 +350,17 @@ func (t *rolloutJob) readAndDecide(ctx context.Context) (*snapshot, pods.NextAct
 		t.podCheckWithin(d.RecheckAfter)
 	}
 	return l, d, nil
+}
+
+// explain adds what events say about pods that are missing or do not start.
+func (t *rolloutJob) explain(ctx context.Context, l *snapshot, numbers rollout.MoveResult) (found bool) {
+	if l.seen.LacksPods(numbers) {
+		found = t.explainMissing(ctx, l.object, &l.seen.Snapshot)
+	}
+	if l.seen.Extra != nil && t.explainSilent(ctx, &l.seen.Snapshot, l.seen.Extra.Pods) {
+		return true
+	}
+	return t.explainSilent(ctx, &l.seen.Snapshot, l.seen.Pods) || found
 }
 
 // addProgress adds the attempt's own progress to a snapshot, and returns the progress before.

@@ -148,8 +148,11 @@ func (t *operationJob) observe(ctx context.Context, live *unstructured.Unstructu
 // decide lets release/operation decide. It passes the pods when the decision needs them, or when it is time to check
 // what blocks them.
 func (t *operationJob) decide(ctx context.Context, o *object) (workload.NextAction, error) {
-	p, seen := t.Progress(), &o.seen
+	seen := &o.seen
+	t.Note(func(p *workload.Progress) { p.RecordPods(seen.Updated, seen.Ready) })
+	p := t.Progress()
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = t.Now(), p.Elapsed(), p.Held, p.Ending
+	seen.StalledFor = p.StalledFor()
 	seen.BlockedByBudget = t.takeBlockingBudget()
 	if seen.Claim == t.req.Claim {
 		// While the claim is on the workload, the last write has not been made.
@@ -158,6 +161,7 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workload.NextActi
 	d := operation.Decide(t.req, *seen)
 	due := !seen.Now.Before(t.nextPodCheck)
 	if d.Action != workload.ActReadPods && (d.Action != workload.ActWait || !due) {
+		t.checkPodsSooner(d.RecheckAfter)
 		return d, nil
 	}
 	if due {
@@ -166,10 +170,21 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workload.NextActi
 	if err := t.readPods(ctx, o); err != nil {
 		return d, err
 	}
-	if d = operation.Decide(t.req, *seen); d.RecheckAfter > 0 {
+	if d = operation.Decide(t.req, *seen); d.Action == workload.ActWait && t.explain(ctx, o) {
+		d = operation.Decide(t.req, *seen)
+	}
+	if d.RecheckAfter > 0 {
 		t.podCheckWithin(d.RecheckAfter)
 	}
 	return d, nil
+}
+
+// explain adds what events say about pods that are missing or do not start.
+func (t *operationJob) explain(ctx context.Context, o *object) (found bool) {
+	if o.seen.LacksPods(o.seen.OrderedReady) {
+		found = t.explainMissing(ctx, o.Unstructured, &o.seen.Snapshot)
+	}
+	return t.explainSilent(ctx, &o.seen.Snapshot, o.seen.Pods) || found
 }
 
 // readPods adds the pods that the workload owns.

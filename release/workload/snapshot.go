@@ -30,8 +30,8 @@ type Snapshot struct {
 	// Settings are the current values of the fields that may be borrowed, by JSON Pointer; a field that is not set is
 	// absent.
 	Settings map[string]json.RawMessage
-	// CreationProblem is the reason in the workload's status why pods cannot be created, "" if there is none.
-	CreationProblem string
+	// Creation is why pods are not created, as the cluster reports it.
+	Creation CreationFailure
 	// Pods are the workload's own pods; they are set only if PodsSeen.
 	Pods     []Pod
 	PodsSeen bool
@@ -40,7 +40,7 @@ type Snapshot struct {
 	BlockedByBudget string
 	// Elapsed is how much of the deadline is used.
 	Elapsed time.Duration
-	// StalledFor is how long the numbers of a rollout's pods have not changed.
+	// StalledFor is how long the numbers of the new pods have not changed.
 	StalledFor time.Duration
 	Now        time.Time
 }

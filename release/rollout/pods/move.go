@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
@@ -407,13 +409,34 @@ func (m *move) wait(text string) NextAction {
 		progress += ", " + text
 	}
 	m.numbers.Message = progress
-	d := waitOrFail(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
-	troubled := d.RecheckAfter > 0 // a pod has a problem that may pass
+	job := waiting(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
+	d := next(job.Next())
+	if d.Action != workload.ActWait {
+		return d
+	}
+	in, troubled := job.ReportIn()
 	late := m.seen.PodsSeen && m.seen.StalledFor >= min(deadlineOf(m.req.Subject)/2, reportStuckAfter)
-	if troubled || late {
+	switch {
+	case troubled && in == 0 || late:
 		return m.reportStuck(d, explain(m.seen, m.task.Aim.Hash))
+	case troubled && m.req.ReportStuck && (d.RecheckAfter == 0 || in < d.RecheckAfter):
+		d.RecheckAfter = in
 	}
 	return d
+}
+
+// LacksPods reports whether pods are missing that the workload's controller should have created by now: of the size, or
+// of a move's target. A ReplicaSet reports itself why its pods are missing; then only the ReplicaSet may be missing.
+func (o Observed) LacksPods(numbers rollout.MoveResult) bool {
+	if !o.PodsSeen || o.Lagging() {
+		return false
+	}
+	if slices.ContainsFunc(o.Revisions, func(r Revision) bool { return r.HasCounts }) {
+		return numbers.CanaryHash == "" && numbers.Target > 0 && o.Extra == nil
+	}
+	ordered := string(o.Settings[workload.PathPodManagement]) == `"`+string(appsv1.OrderedReadyPodManagement)+`"`
+	settled := o.CountPods(func(p workload.Pod) bool { return p.Ready && !p.Deleting }) == int32(len(o.Pods))
+	return o.Snapshot.LacksPods(ordered) || settled && numbers.Updated < numbers.Target
 }
 
 // reportStuckAfter is how long pods may make no progress before the move is reported as stuck, in any status; half the

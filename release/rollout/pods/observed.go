@@ -87,6 +87,8 @@ type Revision struct {
 	Total     int32
 	Ready     int32
 	Available int32
+	// Creation is why the revision's pods are not created, if it reports that itself, as a ReplicaSet does.
+	Creation workload.CreationFailure
 	// Rest is the annotation rollout.AnnotationSettled, which a Deployment's controller copies to its newest
 	// ReplicaSet; "" when it is absent.
 	Rest string
