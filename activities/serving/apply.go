@@ -107,7 +107,9 @@ func (b *applyLoop) round(ctx context.Context, j *job) (next attempt.Next, err e
 	case serving.DeployStateProgressing:
 		next.Listen = func(context.Context) (<-chan struct{}, error) { return b.wake, nil }
 		deadline := time.Duration(j.req.DeadlineSeconds) * time.Second
-		if err := serving.CheckPodsAllowed(d, j.Progress().Elapsed(), deadline, j.Now()); err != nil {
+		j.Note(func(p *workload.Progress) { p.RecordPods(d.Status.UpdatedReplicas, d.Status.AvailableReplicas) })
+		waited := min(j.Progress().Elapsed(), j.Progress().StalledFor())
+		if err := serving.CheckPodsAllowed(d, waited, deadline, j.Now()); err != nil {
 			return next, err
 		}
 		if j.Overdue() {

@@ -240,8 +240,8 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 		reason, message = podstatus.Reason(&newest)
 		return reason, strings.TrimSpace("pod " + newest.Name + ": " + message), nil
 	}
-	if c := serving.CreationFailure(d); c != nil {
-		return c.Reason, kube.Line(c.Message), nil
+	if f := serving.CreationFailure(d); f.Reported() {
+		return workload.ReasonFailedCreate, kube.Line(f.Message), nil
 	}
 	return "", "", nil
 }

@@ -23,9 +23,10 @@ import (
 
 // The reasons of the events that `kubectl describe` shows of a workload. A failure's reason is its kind (failure.Kind).
 const (
-	eventBegan = "ReleaseBegan"
-	eventRests = "ReleaseRests"
-	eventEnded = "ReleaseEnded"
+	eventBegan   = "ReleaseBegan"
+	eventRests   = "ReleaseRests"
+	eventBlocked = "ReleaseBlocked"
+	eventEnded   = "ReleaseEnded"
 )
 
 // events records on a workload what releases do to it, as Kubernetes' own controllers do. Events are recorded
@@ -64,6 +65,14 @@ func (e *events) record(about *unstructured.Unstructured, claim, reason, message
 		kind, reason, message = corev1.EventTypeWarning, app.Type(), ": "+app.Message()
 	}
 	e.recorder.Event(about, kind, reason, workload.ParseHolder(claim).WorkflowID+message)
+}
+
+// blocked records on a workload that the holder of a claim waits for pods, and why they do not come.
+func (e *events) blocked(about *unstructured.Unstructured, claim, why string) {
+	if e != nil && about != nil {
+		e.recorder.Event(about, corev1.EventTypeWarning, eventBlocked,
+			workload.ParseHolder(claim).WorkflowID+" waits: "+why)
+	}
 }
 
 // endOf is the message that a step of finalising has ended a release; "" if it has not.

@@ -2,12 +2,15 @@ package workload
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -42,29 +45,79 @@ func (t *job) ask(ctx context.Context, last *askedEvents, of types.UID, reasons 
 	return *last
 }
 
-// explainMissing adds to a snapshot why pods of a workload are missing, as its events say; a job that does not advance
-// calls it. found is false if there is nothing to add.
+// needsExplanation reports whether a job waits for pods, or has waited in vain.
+func needsExplanation(d workload.NextAction) bool {
+	return d.Action == workload.ActWait || d.Failure != nil && d.Failure.Kind == failure.WorkloadFailed
+}
+
+// creation is what they said about pods that are missing.
+func (a askedEvents) creation() workload.CreationFailure {
+	return workload.CreationFailure{Message: kube.Line(workload.CreationMessage(a.warning.Message)),
+		Since: a.warning.First, Last: a.warning.Last, Unreadable: a.unreadable}
+}
+
+// explainMissing adds to a snapshot why pods of a workload are missing, as its events say. found is false if there is
+// nothing to add.
 func (t *job) explainMissing(ctx context.Context, o *unstructured.Unstructured, seen *workload.Snapshot) (found bool) {
 	if seen.Creation.Reported() || seen.StalledFor < askEventsAfter {
 		return false
 	}
-	said := t.ask(ctx, &t.missing, o.GetUID(), workload.CreationReasons)
-	w := said.warning
-	seen.Creation = workload.CreationFailure{Message: kube.Line(workload.CreationMessage(w.Message)), Since: w.First,
-		Last: w.Last, Unreadable: said.unreadable}
+	seen.Creation = t.ask(ctx, &t.missing, o.GetUID(), workload.CreationReasons).creation()
 	return seen.Creation.Reported()
 }
 
 // explainSilent adds why a pod does not start to the first one whose status does not say so.
 func (t *job) explainSilent(ctx context.Context, seen *workload.Snapshot, pods []workload.Pod) (found bool) {
-	for i := range pods {
-		if p := &pods[i]; p.Silent(seen.Now) && seen.StalledFor >= askEventsAfter {
-			said := t.ask(ctx, &t.silent, types.UID(p.UID), workload.StartReasons).warning
-			if said.Reason != "" {
-				p.Reason, p.Message = said.Reason, kube.Line(said.Message)
-			}
-			return said.Reason != ""
-		}
+	if seen.StalledFor < askEventsAfter {
+		return false
 	}
-	return false
+	i := slices.IndexFunc(pods, func(p workload.Pod) bool { return p.Silent(seen.Now) })
+	if i < 0 {
+		return false
+	}
+	p, said := &pods[i], t.ask(ctx, &t.silent, types.UID(pods[i].UID), workload.StartReasons)
+	switch {
+	case said.warning.Reason != "":
+		p.Reason, p.Message = said.warning.Reason, kube.Line(said.warning.Message)
+	case said.unreadable:
+		p.Message = workload.EventsUnreadable
+	default:
+		return false
+	}
+	return true
+}
+
+// mustAsk reports whether pods are missing for long enough to read the events for the first time in this attempt. What
+// keeps the pods of a Deployment from being created is in its status.
+func (t *job) mustAsk(seen workload.Snapshot) bool {
+	return t.kind.Revisions != workload.ReplicaSets && seen.Total < seen.Replicas &&
+		seen.StalledFor >= askEventsAfter && t.missing.next.IsZero()
+}
+
+// reportBlocked records once, as an event of the workload, why its pods are not created.
+func (t *operationJob) reportBlocked(seen workload.Snapshot) {
+	if seen.Creation.Message == "" || seen.StalledFor < workload.ReportAfter || t.Progress().Blocked {
+		return
+	}
+	t.Note(func(p *workload.Progress) { p.Blocked = true })
+	t.a.events.blocked(t.lastRead.known, t.req.Claim, seen.Creation.String())
+}
+
+// explain adds what events say about pods that are missing or do not start.
+func (t *operationJob) explain(ctx context.Context, o *object) (found bool) {
+	if t.kind.Revisions != workload.ReplicaSets && o.seen.LacksPods(o.seen.OrderedReady) {
+		found = t.explainMissing(ctx, o.Unstructured, &o.seen.Snapshot)
+	}
+	return t.explainSilent(ctx, &o.seen.Snapshot, o.seen.Pods) || found
+}
+
+// explain adds what events say about pods that are missing or do not start.
+func (t *rolloutJob) explain(ctx context.Context, l *snapshot, numbers rollout.MoveResult) (found bool) {
+	if l.seen.LacksPods(numbers) {
+		found = t.explainMissing(ctx, l.object, &l.seen.Snapshot)
+	}
+	if l.seen.Extra != nil && t.explainSilent(ctx, &l.seen.Snapshot, l.seen.Extra.Pods) {
+		return true
+	}
+	return t.explainSilent(ctx, &l.seen.Snapshot, l.seen.Pods) || found
 }

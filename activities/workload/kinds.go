@@ -127,8 +127,8 @@ func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.Ra
 
 // creationFailure is why pods are not created, as the conditions of a Deployment or ReplicaSet say.
 func creationFailure(o *unstructured.Unstructured) workload.CreationFailure {
-	f := failureIn(o, string(appsv1.DeploymentReplicaFailure), corev1.ConditionTrue, workload.ReasonFailedCreate)
-	if f.Reported() {
+	reason, f := failureIn(o, string(appsv1.DeploymentReplicaFailure), corev1.ConditionTrue)
+	if reason != workload.ReasonFailedDelete && f.Reported() {
 		return f
 	}
 	return noReplicaSet(o)
@@ -136,24 +136,29 @@ func creationFailure(o *unstructured.Unstructured) workload.CreationFailure {
 
 // noReplicaSet is why a Deployment's controller cannot create its next ReplicaSet.
 func noReplicaSet(o *unstructured.Unstructured) workload.CreationFailure {
-	return failureIn(o, string(appsv1.DeploymentProgressing), corev1.ConditionFalse, workload.ReasonNoReplicaSet)
+	reason, f := failureIn(o, string(appsv1.DeploymentProgressing), corev1.ConditionFalse)
+	if reason != workload.ReasonNoReplicaSet {
+		return workload.CreationFailure{}
+	}
+	return f
 }
 
-// failureIn is the failure that a condition with this status and reason reports.
-func failureIn(o *unstructured.Unstructured, condition string, status corev1.ConditionStatus,
-	reason string) (failure workload.CreationFailure) {
+// failureIn is the failure that a condition with this status reports, with its reason.
+func failureIn(o *unstructured.Unstructured, condition string, status corev1.ConditionStatus) (reason string,
+	f workload.CreationFailure) {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
 		fields, _ := c.(map[string]any)
-		if fields["type"] != condition || fields["status"] != string(status) || fields["reason"] != reason {
+		if fields["type"] != condition || fields["status"] != string(status) {
 			continue
 		}
+		reason, _ = fields["reason"].(string)
 		message, _ := fields["message"].(string)
 		since, _ := fields["lastTransitionTime"].(string)
-		failure.Message = kube.Line(workload.CreationMessage(message))
-		failure.Since, _ = time.Parse(time.RFC3339, since)
+		f.Message = kube.Line(workload.CreationMessage(message))
+		f.Since, _ = time.Parse(time.RFC3339, since)
 	}
-	return failure
+	return reason, f
 }
 
 func templateOf(o *unstructured.Unstructured) map[string]any {

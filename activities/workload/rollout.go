@@ -58,7 +58,10 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 		}
 	})
 	message := ""
-	if req.Settle && !req.Halt {
+	switch {
+	case d.Numbers.Stuck != "":
+		a.events.blocked(lastReadOf(ctx).known, req.Claim, d.Numbers.Stuck)
+	case req.Settle && !req.Halt:
 		message = ": " + d.Numbers.Message
 	}
 	a.events.record(lastReadOf(ctx).known, req.Claim, eventRests, message, err)
@@ -338,7 +341,7 @@ func (t *rolloutJob) readAndDecide(ctx context.Context) (*snapshot, pods.NextAct
 		}
 		d = t.decide(l.seen)
 	}
-	if d.Action == workload.ActWait && l.seen.PodsSeen && t.explain(ctx, l, d.Numbers) {
+	if needsExplanation(d.NextAction) && l.seen.PodsSeen && t.explain(ctx, l, d.Numbers) {
 		d = t.decide(l.seen)
 	}
 	if d.Failure != nil && d.Failure.Kind == failure.Drift && !t.beginning &&
@@ -350,17 +353,6 @@ func (t *rolloutJob) readAndDecide(ctx context.Context) (*snapshot, pods.NextAct
 		t.podCheckWithin(d.RecheckAfter)
 	}
 	return l, d, nil
-}
-
-// explain adds what events say about pods that are missing or do not start.
-func (t *rolloutJob) explain(ctx context.Context, l *snapshot, numbers rollout.MoveResult) (found bool) {
-	if l.seen.LacksPods(numbers) {
-		found = t.explainMissing(ctx, l.object, &l.seen.Snapshot)
-	}
-	if l.seen.Extra != nil && t.explainSilent(ctx, &l.seen.Snapshot, l.seen.Extra.Pods) {
-		return true
-	}
-	return t.explainSilent(ctx, &l.seen.Snapshot, l.seen.Pods) || found
 }
 
 // addProgress adds the attempt's own progress to a snapshot, and returns the progress before.

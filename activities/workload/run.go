@@ -91,6 +91,7 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		of := string(t.req.Operation)
 		return attempt.Next{}, t.deletePods(ctx, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
 	case workload.ActWait:
+		t.reportBlocked(o.seen.Snapshot)
 		next := t.wait(d.Reason, false)
 		if d.WatchPods && t.podsAt.ResourceVersion != "" {
 			next.Listen = t.watchPods
@@ -158,8 +159,12 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workload.NextActi
 		// While the claim is on the workload, the last write has not been made.
 		t.Note(func(p *workload.Progress) { p.Held, p.Ending = true, nil })
 	}
+	inStatus := seen.Creation
+	due := !seen.Now.Before(t.nextPodCheck) || t.mustAsk(seen.Snapshot)
+	if seen.Total < seen.Replicas && !inStatus.Reported() { // until its pods are read again
+		seen.Creation = t.missing.creation()
+	}
 	d := operation.Decide(t.req, *seen)
-	due := !seen.Now.Before(t.nextPodCheck)
 	if d.Action != workload.ActReadPods && (d.Action != workload.ActWait || !due) {
 		t.checkPodsSooner(d.RecheckAfter)
 		return d, nil
@@ -167,24 +172,17 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workload.NextActi
 	if due {
 		t.delayPodCheck()
 	}
+	seen.Creation = inStatus
 	if err := t.readPods(ctx, o); err != nil {
 		return d, err
 	}
-	if d = operation.Decide(t.req, *seen); d.Action == workload.ActWait && t.explain(ctx, o) {
+	if d = operation.Decide(t.req, *seen); needsExplanation(d) && t.explain(ctx, o) {
 		d = operation.Decide(t.req, *seen)
 	}
 	if d.RecheckAfter > 0 {
 		t.podCheckWithin(d.RecheckAfter)
 	}
 	return d, nil
-}
-
-// explain adds what events say about pods that are missing or do not start.
-func (t *operationJob) explain(ctx context.Context, o *object) (found bool) {
-	if o.seen.LacksPods(o.seen.OrderedReady) {
-		found = t.explainMissing(ctx, o.Unstructured, &o.seen.Snapshot)
-	}
-	return t.explainSilent(ctx, &o.seen.Snapshot, o.seen.Pods) || found
 }
 
 // readPods adds the pods that the workload owns.

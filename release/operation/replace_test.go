@@ -289,7 +289,7 @@ func TestWait_EndsByPodStatusOrDeadline(t *testing.T) {
 			req.DeadlineSeconds = tc.deadline
 			seen := ours(running(3), operation.Original{Operation: plan.Start, Size: n(3), Requested: n(3),
 				Changed: true})
-			seen.Available, seen.Elapsed, seen.CreationProblem = 0, tc.elapsed, tc.trouble
+			seen.Available, seen.Elapsed, seen.Creation.Message = 0, tc.elapsed, tc.trouble
 			d := operation.Decide(req, with(seen, tc.pods...))
 			check(t, tc.reason, tc.want, d)
 			require.Equal(t, tc.again, d.RecheckAfter, tc.reason)

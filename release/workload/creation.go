@@ -19,6 +19,10 @@ type CreationFailure struct {
 	Of string
 }
 
+// EventsUnreadable says why the reason of a pod is not known.
+const EventsUnreadable = "events may say why, but this party's worker may not read them: grant it list on events " +
+	"(deploy/rbac/party.yaml)"
+
 // Reported reports whether there is anything to show.
 func (f CreationFailure) Reported() bool { return f.Message != "" || f.Unreadable }
 
@@ -41,8 +45,7 @@ func (f CreationFailure) String() string {
 	case f.Message != "":
 		return pods + " cannot be created: " + f.Message
 	case f.Unreadable:
-		return "some of " + pods + " are missing, and the worker may not read the events that say why: grant it list " +
-			"on events (deploy/rbac/party.yaml)"
+		return "some of " + pods + " are missing; " + EventsUnreadable
 	}
 	return ""
 }
@@ -139,6 +142,7 @@ func (f CreationFailure) lasted(seen Snapshot) time.Duration {
 // The reasons of the events in which controllers report that they cannot create a pod, or the object that creates it.
 const (
 	ReasonFailedCreate  = "FailedCreate"
+	ReasonFailedDelete  = "FailedDelete" // of pods beyond the size, which exist
 	ReasonNoReplicaSet  = "ReplicaSetCreateError"
 	combinedEventPrefix = "(combined from similar events): "
 )

@@ -78,9 +78,9 @@ func (w Waiting) stuck() (left time.Duration, is bool) {
 	return left, n > w.Tolerated
 }
 
-// reportAfter is how long a problem that the cluster names may last before it is reported: many pass within seconds,
+// ReportAfter is how long a problem that the cluster names may last before it is reported: many pass within seconds,
 // such as a quota while the pods that are being replaced end.
-const reportAfter = 4 * time.Second
+const ReportAfter = 4 * time.Second
 
 // ReportIn returns in how long a problem of the pods has lasted for long enough to be reported while the job waits; is
 // is false if there is none. A stuck pod is reported at once.
@@ -97,7 +97,7 @@ func (w Waiting) ReportIn() (in time.Duration, is bool) {
 			lasted = max(lasted, min(w.StalledFor, w.Now.Sub(p.Since)))
 		}
 	}
-	return max(reportAfter-lasted, 0), lasted >= 0
+	return max(ReportAfter-lasted, 0), lasted >= 0
 }
 
 // Rank returns a rank by what holds, the most important first.
@@ -127,6 +127,8 @@ type Progress struct {
 	Message string `json:"message,omitempty"`
 	// Held means that the operation has held the workload.
 	Held bool `json:"held,omitempty"`
+	// Blocked means that an event has reported why pods are not created.
+	Blocked bool `json:"blocked,omitempty"`
 	// Ending is the result that is returned once the last write is done.
 	Ending *Ending `json:"ending,omitempty"`
 	// Data is the result that a rollout's activity returns once its last write is done, as JSON.

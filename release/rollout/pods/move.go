@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
@@ -423,20 +421,6 @@ func (m *move) wait(text string) NextAction {
 		d.RecheckAfter = in
 	}
 	return d
-}
-
-// LacksPods reports whether pods are missing that the workload's controller should have created by now: of the size, or
-// of a move's target. A ReplicaSet reports itself why its pods are missing; then only the ReplicaSet may be missing.
-func (o Observed) LacksPods(numbers rollout.MoveResult) bool {
-	if !o.PodsSeen || o.Lagging() {
-		return false
-	}
-	if slices.ContainsFunc(o.Revisions, func(r Revision) bool { return r.HasCounts }) {
-		return numbers.CanaryHash == "" && numbers.Target > 0 && o.Extra == nil
-	}
-	ordered := string(o.Settings[workload.PathPodManagement]) == `"`+string(appsv1.OrderedReadyPodManagement)+`"`
-	settled := o.CountPods(func(p workload.Pod) bool { return p.Ready && !p.Deleting }) == int32(len(o.Pods))
-	return o.Snapshot.LacksPods(ordered) || settled && numbers.Updated < numbers.Target
 }
 
 // reportStuckAfter is how long pods may make no progress before the move is reported as stuck, in any status; half the
