@@ -14,7 +14,8 @@ import (
 // Warning is what the events of an object report.
 type Warning struct {
 	Reason, Message string
-	// First and Last are when it was first and last reported.
+	// Last is when it was last reported; First is when any warning with one of the reasons was first reported: that of
+	// a pod with a random name is another one at each attempt.
 	First, Last time.Time
 }
 
@@ -31,9 +32,17 @@ func NewestWarning(ctx context.Context, client Typed, namespace string, of types
 	}
 	var newest Warning
 	for i := range list.Items {
-		if w := warning(&list.Items[i]); slices.Contains(reasons, w.Reason) && w.Last.After(newest.Last) {
+		w := warning(&list.Items[i])
+		if !slices.Contains(reasons, w.Reason) {
+			continue
+		}
+		if newest.Reason != "" && newest.First.Before(w.First) {
+			w.First = newest.First
+		}
+		if !w.Last.Before(newest.Last) {
 			newest = w
 		}
+		newest.First = w.First
 	}
 	return newest, nil
 }

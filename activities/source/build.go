@@ -8,12 +8,10 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/activities/source/download"
 	"slipway.io/slipway/activities/source/git"
 	"slipway.io/slipway/release/build"
@@ -79,7 +77,9 @@ func (b *building) Reconcile(ctx context.Context) (attempt.Next, error) {
 			return attempt.Next{}, err
 		}
 		seen.PodsSeen = true
-		seen.Trouble, seen.PatienceLeft = b.pendingReason(seen.Pods)
+		if seen.Trouble, seen.PatienceLeft = b.pendingReason(ctx, seen.Pods); len(seen.Pods) == 0 {
+			seen.Trouble, seen.PatienceLeft = b.creationFailure(ctx, job)
+		}
 		next = b.req.Decide(seen)
 	}
 	return b.act(ctx, seen, next)
@@ -109,6 +109,7 @@ func (b *building) act(ctx context.Context, seen build.Observed, next build.Next
 		return attempt.Next{}, failed
 	default:
 		b.noteJob(seen.Job)
+		b.reportBlocked(ctx, seen)
 		return attempt.Next{Action: attempt.Wait, Reason: next.Reason, Within: podPollInterval,
 			Listen: b.watch(seen.Job)}, nil
 	}
@@ -139,26 +140,6 @@ func (b *building) result(seen build.Observed) build.Built {
 		}
 	}
 	return built
-}
-
-// pendingReason returns why the newest pod is still Pending, and how long the build may still wait for it.
-func (b *building) pendingReason(pods []corev1.Pod) (string, time.Duration) {
-	if len(pods) == 0 || pods[0].Status.Phase != corev1.PodPending {
-		return "", 0
-	}
-	pod := &pods[0]
-	reason, message := podstatus.Reason(pod)
-	seen := workload.Pod{Name: pod.Name, Reason: reason, Since: pod.CreationTimestamp.Time}
-	text := "pod " + pod.Name + ": " + reason
-	if message != "" {
-		text += ": " + message
-	}
-	deadline := time.Duration(b.req.DeadlineSeconds) * time.Second
-	if !seen.Stuck() {
-		return text, deadline
-	}
-	snapshot := workload.Snapshot{Now: b.Now(), Elapsed: b.Progress().Elapsed()}
-	return text, snapshot.PatienceLeft(seen, deadline)
 }
 
 // watch returns a function that signals the first change of the Job.

@@ -67,14 +67,6 @@ func (e *events) record(about *unstructured.Unstructured, claim, reason, message
 	e.recorder.Event(about, kind, reason, workload.ParseHolder(claim).WorkflowID+message)
 }
 
-// blocked records on a workload that the holder of a claim waits for pods, and why they do not come.
-func (e *events) blocked(about *unstructured.Unstructured, claim, why string) {
-	if e != nil && about != nil {
-		e.recorder.Event(about, corev1.EventTypeWarning, eventBlocked,
-			workload.ParseHolder(claim).WorkflowID+" waits: "+why)
-	}
-}
-
 // endOf is the message that a step of finalising has ended a release; "" if it has not.
 func endOf(req rollout.FinishRequest) string {
 	switch req.Action {

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -94,13 +96,23 @@ func (t *job) mustAsk(seen workload.Snapshot) bool {
 		seen.StalledFor >= askEventsAfter && t.missing.next.IsZero()
 }
 
-// reportBlocked records once, as an event of the workload, why its pods are not created.
-func (t *operationJob) reportBlocked(seen workload.Snapshot) {
+// reportBlocked reports once why the workload's pods are not created.
+func (t *operationJob) reportBlocked(ctx context.Context, seen workload.Snapshot) {
 	if seen.Creation.Message == "" || seen.StalledFor < workload.ReportAfter || t.Progress().Blocked {
 		return
 	}
 	t.Note(func(p *workload.Progress) { p.Blocked = true })
-	t.a.events.blocked(t.lastRead.known, t.req.Claim, seen.Creation.String())
+	t.a.reportBlocked(ctx, t.lastRead.known, t.req.Claim, seen.Creation.String())
+}
+
+// reportBlocked reports, as an event of a workload and in the metrics, that the holder of a claim waits for its pods,
+// and why they do not come.
+func (a *Activities) reportBlocked(ctx context.Context, about *unstructured.Unstructured, claim, why string) {
+	holder := workload.ParseHolder(claim)
+	attempt.CountBlocked(ctx, holder.WorkflowID, why)
+	if a.events != nil && about != nil {
+		a.events.recorder.Event(about, corev1.EventTypeWarning, eventBlocked, holder.WorkflowID+" waits: "+why)
+	}
 }
 
 // explain adds what events say about pods that are missing or do not start.

@@ -60,7 +60,7 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 	message := ""
 	switch {
 	case d.Numbers.Stuck != "":
-		a.events.blocked(lastReadOf(ctx).known, req.Claim, d.Numbers.Stuck)
+		a.reportBlocked(ctx, lastReadOf(ctx).known, req.Claim, d.Numbers.Stuck)
 	case req.Settle && !req.Halt:
 		message = ": " + d.Numbers.Message
 	}

@@ -91,7 +91,7 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		of := string(t.req.Operation)
 		return attempt.Next{}, t.deletePods(ctx, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
 	case workload.ActWait:
-		t.reportBlocked(o.seen.Snapshot)
+		t.reportBlocked(ctx, o.seen.Snapshot)
 		next := t.wait(d.Reason, false)
 		if d.WatchPods && t.podsAt.ResourceVersion != "" {
 			next.Listen = t.watchPods

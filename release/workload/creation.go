@@ -26,6 +26,9 @@ const EventsUnreadable = "events may say why, but this party's worker may not re
 // Reported reports whether there is anything to show.
 func (f CreationFailure) Reported() bool { return f.Message != "" || f.Unreadable }
 
+// notCreated separates whose pods are not created from the API server's words.
+const notCreated = " cannot be created: "
+
 // reason returns what to show of the failure beside the reason of the worst pod: nothing if all that is known is that
 // pods are missing and a pod has a reason.
 func (f CreationFailure) reason(podReason string) string {
@@ -43,7 +46,7 @@ func (f CreationFailure) String() string {
 	}
 	switch {
 	case f.Message != "":
-		return pods + " cannot be created: " + f.Message
+		return pods + notCreated + f.Message
 	case f.Unreadable:
 		return "some of " + pods + " are missing; " + EventsUnreadable
 	}
@@ -63,7 +66,12 @@ const (
 	// CauseUndecided: the API server has not decided about the pods, for example because a webhook does not answer. The
 	// release ends at its deadline.
 	CauseUndecided Cause = "undecided"
+	// CauseStart: the pods exist but do not start.
+	CauseStart Cause = "start"
 )
+
+// Causes are all causes.
+var Causes = []Cause{CauseDenied, CauseQuota, CauseUndecided, CauseStart}
 
 // CreationCause is a row of the table of causes.
 type CreationCause struct {
@@ -106,6 +114,15 @@ func (f CreationFailure) Cause() Cause {
 		}
 	}
 	return CauseUndecided
+}
+
+// CauseOf returns the cause of a reason for which a release waits for pods, as CreationFailure.String or
+// WorstPodReason describe it.
+func CauseOf(reason string) Cause {
+	if _, message, is := strings.Cut(reason, notCreated); is {
+		return CreationFailure{Message: message}.Cause()
+	}
+	return CauseStart
 }
 
 // creationGrace is how long a failure left by an earlier release may remain: controllers retry when a new release
