@@ -70,6 +70,13 @@ const (
 	CauseStart Cause = "start"
 )
 
+// MetricBlocked counts the waits of releases for pods that are not created or do not start. Labels kind and LabelCause.
+// Activities emit it, so that workers of a single party have it too.
+const (
+	MetricBlocked = "slipway_release_blocked_total"
+	LabelCause    = "cause"
+)
+
 // Causes are all causes.
 var Causes = []Cause{CauseDenied, CauseQuota, CauseUndecided, CauseStart}
 
