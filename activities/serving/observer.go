@@ -237,7 +237,7 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 		newest := slices.MaxFunc(waiting, func(a, b corev1.Pod) int {
 			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 		})
-		reason, message = podstatus.Reason(&newest)
+		reason, message = podstatus.Explain(ctx, a.client, &newest, a.options.Now())
 		return reason, strings.TrimSpace("pod " + newest.Name + ": " + message), nil
 	}
 	if f := serving.CreationFailure(d); f.Reported() {

@@ -70,7 +70,7 @@ func (b *building) Reconcile(ctx context.Context) (attempt.Next, error) {
 		seen.Joined = was.Job
 	}
 	next := b.req.Decide(seen)
-	due := b.Now().Sub(b.podsReadAt) >= podPollInterval
+	due := b.Now().Sub(b.podsReadAt) >= b.pollInterval(job)
 	if next.Action == build.ReadPods || next.Action == build.Wait && due && job != nil {
 		b.podsReadAt = b.Now()
 		if seen.Pods, err = b.a.podsOf(ctx, job); err != nil {
@@ -110,9 +110,17 @@ func (b *building) act(ctx context.Context, seen build.Observed, next build.Next
 	default:
 		b.noteJob(seen.Job)
 		b.reportBlocked(ctx, seen)
-		return attempt.Next{Action: attempt.Wait, Reason: next.Reason, Within: podPollInterval,
+		return attempt.Next{Action: attempt.Wait, Reason: next.Reason, Within: b.pollInterval(seen.Job),
 			Listen: b.watch(seen.Job)}, nil
 	}
+}
+
+// pollInterval is how often the pods are read. The first time it is shorter, until the Job has a pod.
+func (b *building) pollInterval(job *batchv1.Job) time.Duration {
+	if job != nil && job.Status.Active == 0 && b.Progress().Elapsed() < podPollInterval {
+		return askEventsAfter
+	}
+	return podPollInterval
 }
 
 // noteJob records which Job the attempt waits for: when that Job ends, its result counts as this request's own.

@@ -45,17 +45,8 @@ func (b *building) pendingReason(ctx context.Context, pods []corev1.Pod) (string
 		return "", 0
 	}
 	pod := &pods[0]
-	reason, message := podstatus.Reason(pod)
+	reason, message := podstatus.Explain(ctx, b.a.client, pod, b.Now())
 	seen := workload.Pod{Name: pod.Name, Reason: reason, Since: pod.CreationTimestamp.Time}
-	if seen.Silent(b.Now()) {
-		w, err := kube.NewestWarning(ctx, b.a.client, pod.Namespace, pod.UID, workload.StartReasons)
-		switch {
-		case w.Reason != "":
-			seen.Reason, message = w.Reason, kube.Line(w.Message)
-		case kube.IsAny(err, kube.Forbidden):
-			message = workload.EventsUnreadable
-		}
-	}
 	text := "pod " + pod.Name + ": " + seen.Reason
 	if message != "" {
 		text += ": " + message

@@ -109,9 +109,16 @@ func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workload
 		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
 		Deleting: o.GetDeletionTimestamp() != nil,
 		Replicas: counts.Size, Total: counts.Total, Ready: counts.Ready, Available: counts.Available,
-		Updated:  counts.Updated,
+		Updated: counts.Updated, MinReadySeconds: minReadySeconds(o),
 		Settings: settingsOf(o, settings), Creation: creationFailure(o),
 	}
+}
+
+// minReadySeconds is how long a pod must be ready until it counts as available. An Advanced StatefulSet has it among the
+// settings of its update.
+func minReadySeconds(o *unstructured.Unstructured) int32 {
+	return int32(max(number(o, "spec", "minReadySeconds"),
+		number(o, "spec", "updateStrategy", "rollingUpdate", "minReadySeconds")))
 }
 
 // settingsOf are the values at these JSON Pointers; fields that are not set are left out.
@@ -196,7 +203,7 @@ func (t *job) eachPod(ctx context.Context, o *unstructured.Unstructured,
 	if from.LabelSelector, err = selectorOf(o); err != nil {
 		return from, err
 	}
-	minReady := int32(number(o, "spec", "minReadySeconds"))
+	minReady := minReadySeconds(o)
 	from.ResourceVersion, err = t.a.cluster.Pods(ctx, t.workload.Namespace, from.LabelSelector, func(pod *corev1.Pod) {
 		each(pod, podSeen(pod, minReady, t.a.options.Now()))
 	})

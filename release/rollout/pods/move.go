@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
@@ -403,6 +404,9 @@ func (m *move) finalWrite(w *workload.Write, reason string) NextAction {
 
 func (m *move) wait(text string) NextAction {
 	progress := m.progress()
+	if text == "" && m.task.Target > 0 && m.task.Ready >= m.task.Target {
+		text = m.missing()
+	}
 	if text != "" {
 		progress += ", " + text
 	}
@@ -421,6 +425,17 @@ func (m *move) wait(text string) NextAction {
 		d.RecheckAfter = in
 	}
 	return d
+}
+
+// missing names what a move waits for whose number of new pods is reached.
+func (m *move) missing() string {
+	switch {
+	case m.task.Ready < m.task.Total:
+		return phrase.CountOf(int(m.task.Total-m.task.Ready), "more is", "more are") + " not ready yet"
+	case m.seen.Saved.Style != strategy.StyleBlueGreen && desiredPods(m.seen) > m.task.Size:
+		return "pods that they replace are still to be removed"
+	}
+	return "its controller has not finished the change yet"
 }
 
 // reportStuckAfter is how long pods may make no progress before the move is reported as stuck, in any status; half the
