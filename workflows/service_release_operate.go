@@ -42,6 +42,7 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workload.Result, error) 
 	}
 	order := r.orders[i]
 	request := order.Request
+	request.ReportBlocked = true
 	summary := fmt.Sprintf("%s %s", request.Operation, request.Workload)
 	var result workload.Result
 	err := r.retryUntilResumed(ctx, partyName(request), func(spent int64) error {
@@ -86,6 +87,10 @@ func (r *itemRun) runOperation(
 				return newFailure(failure.Claimed, message(err)+" ("+answer.Reason+")")
 			}
 			request.TakeOver = detailsOf(err).Holder
+		case err == nil && result.Blocked != "":
+			r.reportBlocked(request.Workload.String() + ": " + result.Blocked)
+			request.ReportBlocked, request.SpentSeconds = false, max(request.SpentSeconds, result.SpentSeconds)
+			*result = workload.Result{}
 		default:
 			return err
 		}
@@ -162,12 +167,19 @@ func (r *itemRun) retryUntilResumed(ctx workflow.Context, what string, do func(s
 // report informs the task. If the task was terminated, nothing is lost: a user can send resume to the item directly.
 func (r *itemRun) report(interrupted bool, reason string) {
 	r.reason = reason
-	parent := workflow.GetInfo(r.ctx).ParentWorkflowExecution
-	if parent == nil {
-		return
+	r.signalTask(ItemSignal{Item: r.in.Item, Interrupted: interrupted, Reason: reason})
+}
+
+// reportBlocked shows that the pods of a workload are not created, and informs the task.
+func (r *itemRun) reportBlocked(reason string) {
+	r.say(reason)
+	r.signalTask(ItemSignal{Item: r.in.Item, Blocked: true, Reason: reason})
+}
+
+func (r *itemRun) signalTask(report ItemSignal) {
+	if parent := workflow.GetInfo(r.ctx).ParentWorkflowExecution; parent != nil {
+		workflow.SignalExternalWorkflow(r.ctx, parent.ID, parent.RunID, SignalItem, report)
 	}
-	report := ItemSignal{Item: r.in.Item, Interrupted: interrupted, Reason: reason}
-	workflow.SignalExternalWorkflow(r.ctx, parent.ID, parent.RunID, SignalItem, report)
 }
 
 func partyName(request operation.Request) string {

@@ -96,13 +96,13 @@ func (t *job) mustAsk(seen workload.Snapshot) bool {
 		seen.StalledFor >= askEventsAfter && t.missing.next.IsZero()
 }
 
-// reportBlocked reports once why the workload's pods are not created.
-func (t *operationJob) reportBlocked(ctx context.Context, seen workload.Snapshot) {
-	if seen.Creation.Message == "" || seen.StalledFor < workload.ReportAfter || t.Progress().Blocked {
-		return
+// blocked returns why the workload's pods are not created, if the request wants to know that; nil if it does not, and
+// while that may pass at any moment.
+func (t *operationJob) blocked(seen workload.Snapshot) *workload.Result {
+	if !t.req.ReportBlocked || !seen.Creation.Reported() || seen.StalledFor < workload.ReportAfter {
+		return nil
 	}
-	t.Note(func(p *workload.Progress) { p.Blocked = true })
-	t.a.reportBlocked(ctx, t.lastRead.known, t.req.Claim, seen.Creation.String())
+	return &workload.Result{Blocked: seen.Creation.String(), SpentSeconds: int64(seen.Elapsed / time.Second)}
 }
 
 // reportBlocked reports, as an event of a workload and in the metrics, that the holder of a claim waits for its pods,

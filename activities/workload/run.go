@@ -36,7 +36,7 @@ type operationJob struct {
 
 // Run brings one workload into the requested state and restores what it borrowed. It fails with a failure.Kind as the
 // error's type; NotReady is retried. Its progress passes from attempt to attempt as heartbeat details
-// (workload.Progress).
+// (workload.Progress). If the request asks for it, it also ends when the workload's pods are not created.
 func (a *Activities) Run(ctx context.Context, req operation.Request) (workload.Result, error) {
 	if f := a.check(req); f != nil {
 		return workload.Result{}, attempt.ApplicationError(f)
@@ -48,6 +48,10 @@ func (a *Activities) Run(ctx context.Context, req operation.Request) (workload.R
 	err := t.Run(ctx, t)
 	if err == nil {
 		result = *t.end.Result
+	}
+	if result.Blocked != "" {
+		a.reportBlocked(ctx, t.lastRead.known, req.Claim, result.Blocked)
+		return result, nil
 	}
 	a.events.record(t.lastRead.known, req.Claim, eventEnded, ": "+result.Message, err)
 	return result, err
@@ -91,7 +95,9 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		of := string(t.req.Operation)
 		return attempt.Next{}, t.deletePods(ctx, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
 	case workload.ActWait:
-		t.reportBlocked(ctx, o.seen.Snapshot)
+		if blocked := t.blocked(o.seen.Snapshot); blocked != nil {
+			return t.endWith(workload.Ending{Result: blocked})
+		}
 		next := t.wait(d.Reason, false)
 		if d.WatchPods && t.podsAt.ResourceVersion != "" {
 			next.Listen = t.watchPods

@@ -413,3 +413,16 @@ func TestRestart_IsNotRepeated_WhenStatusLags(t *testing.T) {
 	require.Equal(t, workload.ActDone, d.Action, "once the status is current, the restart is complete")
 	require.Contains(t, d.Result.Message, "restarted: 3 of 3 pods are ready")
 }
+
+// "3 of 3 pods are ready" is no reason to wait: the sentence names what is missing.
+func TestWait_NamesWhatIsMissing_WhenPodsAreReady(t *testing.T) {
+	t.Parallel()
+	req := request(operation.KindDeployment, plan.Start, plan.Parallel)
+	seen := ours(running(3), operation.Original{Operation: plan.Start, Size: n(3), Requested: n(3)})
+	seen.Ready, seen.Available, seen.MinReadySeconds = 3, 1, 30
+	check(t, "a pod must be ready for a while", verdict{action: workload.ActWait, says: "1 of 3 pods are ready and " +
+		"available, 2 ready pods are not available yet: minReadySeconds is 30"}, operation.Decide(req, seen))
+	seen.Available, seen.Generation = 3, seen.ObservedGeneration+1
+	check(t, "the status is of an earlier spec", verdict{action: workload.ActWait,
+		says: "3 of 3 pods are ready, its controller has not seen the last change yet"}, operation.Decide(req, seen))
+}

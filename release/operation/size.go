@@ -61,16 +61,23 @@ func readyOf(seen Observed) string {
 
 // progressOf is readyOf for a job that waits. It names what is missing if that is not the readiness of pods.
 func progressOf(seen Observed) string {
-	text, note := readyOf(seen), seen.UnavailableNote()
+	text := readyOf(seen) + unavailableNote(seen)
 	switch {
 	case seen.Lagging():
 		return text + ", its controller has not seen the last change yet"
-	case note != "":
-		return text + " and available, " + note
 	case seen.Available >= seen.Replicas && seen.terminating():
 		return text + fmt.Sprintf(", %s still terminating", podsAre(*seen.Terminating))
 	}
 	return text
+}
+
+// unavailableNote says that pods are ready, but not for long enough: readyOf counts available ones.
+func unavailableNote(seen Observed) string {
+	note := seen.UnavailableNote()
+	if note == "" || seen.MinReadySeconds == 0 {
+		return ""
+	}
+	return " and available, " + note
 }
 
 // beginStopping decides on the first step of STOP: scale to zero and remember the size.

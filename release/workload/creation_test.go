@@ -211,3 +211,13 @@ func TestProgress_RecordPods(t *testing.T) {
 type name string
 
 func (n name) String() string { return string(n) }
+
+func TestUnavailableNote(t *testing.T) {
+	t.Parallel()
+	s := workload.Snapshot{Replicas: 5, Ready: 5, Available: 3, MinReadySeconds: 10}
+	require.Equal(t, "2 ready pods are not available yet: minReadySeconds is 10", s.UnavailableNote())
+	s.Available, s.MinReadySeconds = 4, 0
+	require.Contains(t, s.UnavailableNote(), "1 ready pod is not available yet: its controller does not count them yet")
+	s.Available = 5
+	require.Empty(t, s.UnavailableNote())
+}

@@ -28,8 +28,9 @@ func obstacleNamed(name string) obstacle {
 	return obstacles[slices.IndexFunc(obstacles, func(o obstacle) bool { return o.name == name })]
 }
 
-// requireTaskBlocked waits until a task says why its pods don't come, and then until it fails with that reason.
-func requireTaskBlocked(t *testing.T, e *harness.Engine, task string, o obstacle) {
+// requireTaskBlocked waits until a task (and with list, the list of tasks) says why its pods don't come, and then until
+// it fails with that reason.
+func requireTaskBlocked(t *testing.T, e *harness.Engine, task string, o obstacle, list bool) {
 	t.Helper()
 	begun := time.Now()
 	shown := func() string { return string(e.Call(http.MethodGet, "/api/v1/tasks/"+task, "").Body) }
@@ -37,6 +38,12 @@ func requireTaskBlocked(t *testing.T, e *harness.Engine, task string, o obstacle
 	says := strings.Trim(string(quoted), `"`)
 	require.Eventually(t, func() bool { return strings.Contains(shown(), says) }, harness.Patience, harness.Tick,
 		"the task never says %s", o.says)
+	if list {
+		require.Eventually(t, func() bool {
+			listed := string(e.Call(http.MethodGet, "/api/v1/tasks?plan="+e.Task(task).Plan, "").Body)
+			return strings.Contains(listed, says)
+		}, harness.Patience, harness.Tick, "lists never say %s", o.says)
+	}
 	took := time.Since(begun)
 	t.Logf("reported after %s", took.Round(100*time.Millisecond))
 	require.Less(t, took, reportedWithin)
@@ -58,7 +65,7 @@ func testBlockedPlan(t *testing.T, e *harness.Engine, kind harness.Kind, o obsta
 		id := "blocked-" + e.Apps
 		e.PutService(id, fmt.Sprintf("deadlineSeconds: %d\n", o.deadline), kind.Kind+"/order")
 		e.PutPlan(id, "deployPlanItems: [{serviceId: "+id+", deployment: RESTART}]")
-		requireTaskBlocked(t, e, e.Execute(id), o)
+		requireTaskBlocked(t, e, e.Execute(id), o, true)
 	})
 }
 
@@ -97,7 +104,7 @@ func TestBuildSaysWhyItsPodDoesntCome(t *testing.T) {
 		"Deployment/order")
 	e.PutPlan("compile", compilePlan("111", b.repository, "main"))
 	b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": imageBuildScript})
-	requireTaskBlocked(t, e, e.Execute("compile"), o)
+	requireTaskBlocked(t, e, e.Execute("compile"), o, false)
 }
 
 // A serving whose pods can't be created says why, and goes back as the table in docs/rollouts.md says.
@@ -107,7 +114,7 @@ func TestServingSaysWhyPodsDontCome(t *testing.T) {
 		t.Run(o.name, func(t *testing.T) {
 			t.Parallel()
 			u := newTwoParties(t, harness.Shared(t))
-			id := "blocked"
+			id := harness.RandomName("blocked")
 			u.create(id, serving.Policy{})
 			u.WaitServing(id, "Available", harness.ServingAvailable)
 			u.policy(id, serving.Policy{ProgressDeadlineSeconds: int64(o.deadline)})
@@ -146,10 +153,10 @@ func TestRolloutSaysThatItCannotSeeWhy_WithoutEvents(t *testing.T) {
 		harness.Tick)
 	h.startWorker()
 	c := cell{harness.StatefulSet, strategy.StylePartition, harness.NoProvider}
-	h.startTimedRollout(c, "sighted", nil)
+	h.startTimedRollout(c, "sighted", func(r *harness.Rollout) { r.Strategy.Routings = nil })
 	h.waitHealthy("sighted")
 	h.startTimedRollout(c, "blind", func(r *harness.Rollout) {
-		r.Policy = map[string]any{"stepDeadlineSeconds": 60}
+		r.Policy, r.Strategy.Routings = map[string]any{"stepDeadlineSeconds": 60}, nil
 		createPodPolicy(t, h.Engine)
 	})
 	var last rollout.Status

@@ -114,10 +114,6 @@ func TestMove_ReportsPodsThatAreNotCreated(t *testing.T) {
 	require.Equal(t, workload.ActWait, d.Action, "once reported, it waits")
 	require.Equal(t, 6*time.Second, d.RecheckAfter, "until its patience ends")
 	d = pods.Move(tech, req, observe(true, 10*time.Second))
-	require.Equal(t, workload.ActReadPods, d.Action)
-	last := observe(true, 10*time.Second)
-	last.PodsSeen = true
-	d = pods.Move(tech, req, last)
 	require.Equal(t, workload.ActFail, d.Action)
 	require.Contains(t, d.Failure.Message, "after 10 s: its pods cannot be created: "+denied)
 
