@@ -153,7 +153,8 @@ func noReplicaSet(o *unstructured.Unstructured) workload.CreationFailure {
 // failureIn is the failure that a condition with this status reports, with its reason.
 func failureIn(o *unstructured.Unstructured, condition string, status corev1.ConditionStatus) (reason string,
 	f workload.CreationFailure) {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	list, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "conditions")
+	conditions, _ := list.([]any)
 	for _, c := range conditions {
 		fields, _ := c.(map[string]any)
 		if fields["type"] != condition || fields["status"] != string(status) {

@@ -229,6 +229,28 @@ func TestLongRolloutSaysWhyPodsDontCome_ForEveryKindAndStyle(t *testing.T) {
 	}
 }
 
+// A ReplicaSet that can't be created is reported too.
+func TestLongRolloutSaysWhyItsReplicaSetIsNotCreated(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	e := harness.Shared(t)
+	o := obstacle{name: "ReplicaSetQuota", says: "exceeded quota: sets", deadline: 40, patience: 20, most: 38,
+		create: func(t *testing.T, e *harness.Engine) {
+			quotas := e.Kube.CoreV1().ResourceQuotas(e.Apps)
+			_, err := quotas.Create(context.Background(), &corev1.ResourceQuota{
+				ObjectMeta: metav1.ObjectMeta{Name: "sets"}, Spec: corev1.ResourceQuotaSpec{
+					Hard: corev1.ResourceList{"count/replicasets.apps": resource.MustParse("1")}}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				quota, err := quotas.Get(context.Background(), "sets", metav1.GetOptions{})
+				return err == nil && len(quota.Status.Used) > 0
+			}, harness.Patience, harness.Tick)
+		}}
+	for _, c := range blockedCells[:3] {
+		testBlockedRollout(t, e, c, o)
+	}
+}
+
 // A quota that is raised while the step waits lets the step go on, and a retry goes on after the step has failed.
 func TestRolloutGoesOn_WhenQuotaIsRaised(t *testing.T) {
 	t.Parallel()
