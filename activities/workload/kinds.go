@@ -114,8 +114,8 @@ func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workload
 	}
 }
 
-// minReadySeconds is how long a pod must be ready until it counts as available. An Advanced StatefulSet has it among the
-// settings of its update.
+// minReadySeconds is how long a pod must be ready until it counts as available. An Advanced StatefulSet has it among
+// the settings of its update.
 func minReadySeconds(o *unstructured.Unstructured) int32 {
 	return int32(max(number(o, "spec", "minReadySeconds"),
 		number(o, "spec", "updateStrategy", "rollingUpdate", "minReadySeconds")))

@@ -63,8 +63,8 @@ func TestCreationCauses_KnowMessages_AndAreDocumented(t *testing.T) {
 			require.Equal(t, row.Cause, workload.CauseOf(f.String()), message)
 		}
 	}
-	for _, message := range []string{"etcdserver: request timed out", "the server is currently unable to handle the request",
-		"Internal error occurred: resource quota evaluation timed out"} {
+	for _, message := range []string{"etcdserver: request timed out",
+		"the server is currently unable to handle the request", "Internal error occurred: resource quota evaluation timed out"} {
 		require.Equal(t, workload.CauseUndecided, workload.CreationFailure{Message: message}.Cause(), message)
 	}
 	require.Equal(t, workload.CauseStart, workload.CauseOf("pod web-x: ImagePullBackOff: manifest unknown"))
@@ -82,7 +82,8 @@ func TestCreationFailure_PatienceLeft(t *testing.T) {
 		left                          time.Duration
 		ends                          bool
 	}{
-		"Denied":        {"a rule does not change by itself", denied, hour, hour, 4 * time.Second, 0, hour, 6 * time.Second, true},
+		"Denied": {"a rule does not change by itself", denied, hour, hour, 4 * time.Second, 0, hour,
+			6 * time.Second, true},
 		"DeniedForLong": {"it has ended", denied, hour, hour, hour, 0, hour, 10*time.Second - hour, true},
 		"StillComing": {"the number of new pods has just changed", denied, hour, 3 * time.Second, hour, 0, hour,
 			7 * time.Second, true},
@@ -92,7 +93,8 @@ func TestCreationFailure_PatienceLeft(t *testing.T) {
 			20 * time.Second, 20 * time.Second, hour, 30 * time.Second, hour, 40 * time.Second, true},
 		"ReportedAgain": {"a controller was denied since the job began", denied, 20 * time.Second, 20 * time.Second, hour,
 			time.Second, hour, -10 * time.Second, true},
-		"Quota":         {"other pods may end", quota, 20 * time.Second, 20 * time.Second, hour, 0, hour, 40 * time.Second, true},
+		"Quota": {"other pods may end", quota, 20 * time.Second, 20 * time.Second, hour, 0, hour,
+			40 * time.Second, true},
 		"ShortDeadline": {"at most half of it", quota, 0, 0, 0, 0, 30 * time.Second, 15 * time.Second, true},
 		"Undecided": {"an unreachable webhook decides nothing", apiMessages["an admission webhook that doesn't answer and "+
 			"has `failurePolicy: Fail`"][0], hour, hour, hour, 0, hour, 0, false},

@@ -156,8 +156,8 @@ type Result struct {
 	// Message is a sentence on what was done: "started: 3 of 3 pods are ready", "nothing to do: …".
 	Message string `json:"message"`
 	Changed bool   `json:"changed"`
-	// Blocked is set if the operation has not ended because pods are not created, and says why. SpentSeconds is how much
-	// of the deadline it has used.
+	// Blocked is set if the operation has not ended because pods are not created, and says why. SpentSeconds is how
+	// much of the deadline it has used.
 	Blocked      string `json:"blocked,omitempty"`
 	SpentSeconds int64  `json:"spentSeconds,omitempty"`
 	revision.Change

@@ -12,8 +12,8 @@ const (
 	noProblem Severity = iota
 	// unclear: it may pass at any time; it fails the operation only at the deadline.
 	unclear
-	// blocked: the cluster names what keeps the pod from starting, which may pass at any time; it is reported, and fails
-	// the operation only at the deadline.
+	// blocked: the cluster names what keeps the pod from starting, which may pass at any time; it is reported, and
+	// fails the operation only at the deadline.
 	blocked
 	// persistent: it rarely passes by itself; it fails the operation after PatienceLimit.
 	persistent
@@ -21,7 +21,8 @@ const (
 	fatal
 )
 
-// The reasons of pods that have no node, and of those whose kubelet cannot start them. The latter are reasons of events.
+// The reasons of pods that have no node, and of those whose kubelet cannot start them. The latter are reasons of
+// events.
 const (
 	reasonUnschedulable   = "Unschedulable"
 	reasonSchedulingGated = "SchedulingGated"
