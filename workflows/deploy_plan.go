@@ -197,6 +197,7 @@ func (r *taskRun) handleSignal(signal *signal, now time.Time) bool {
 	if s.Interrupted {
 		trouble = s.Reason
 	}
+	r.unblock(n)
 	if s.Blocked {
 		r.blocked = append(r.blocked, blockedItem{n, s.Reason, now})
 	} else {
@@ -204,6 +205,11 @@ func (r *taskRun) handleSignal(signal *signal, now time.Time) bool {
 	}
 	r.task.Services[n].Reason = s.Reason
 	return true
+}
+
+// unblock records that an item does not wait for pods that are not created.
+func (r *taskRun) unblock(n int) {
+	r.blocked = slices.DeleteFunc(r.blocked, func(b blockedItem) bool { return b.item == n })
 }
 
 func (r *taskRun) settleBegin(result operation.BeginTaskResult, err error) {
@@ -286,7 +292,7 @@ func (r *taskRun) end(n int, result ServiceReleaseResult, err error) {
 			Reason: fmt.Sprintf("its workflow ended without a result (%s): see workflow %s", message(err),
 				r.itemWorkflowID(n))}
 	}
-	r.blocked = slices.DeleteFunc(r.blocked, func(b blockedItem) bool { return b.item == n })
+	r.unblock(n)
 	now := workflow.Now(r.ctx)
 	s := &r.task.Services[n]
 	s.State, s.Reason, s.FinishedAt, s.Workloads = result.State, result.Reason, &now, result.Workloads

@@ -70,7 +70,7 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workload.Result, error) 
 func (r *itemRun) runOperation(
 	ctx workflow.Context, queue string, request *operation.Request, summary string, result *workload.Result,
 ) error {
-	askedAgain := false
+	askedAgain, blocked := false, false
 	pickUp := r.budget
 	for {
 		err := perform(withActivity(ctx, partyRun(queue, pickUp), summary), operation.ActivityRun, *request, result)
@@ -90,8 +90,11 @@ func (r *itemRun) runOperation(
 		case err == nil && result.Blocked != "":
 			r.reportBlocked(request.Workload.String() + ": " + result.Blocked)
 			request.ReportBlocked, request.SpentSeconds = false, max(request.SpentSeconds, result.SpentSeconds)
-			*result = workload.Result{}
+			*result, blocked = workload.Result{}, true
 		default:
+			if blocked && err == nil {
+				r.reportUnblocked()
+			}
 			return err
 		}
 	}
@@ -174,6 +177,11 @@ func (r *itemRun) report(interrupted bool, reason string) {
 func (r *itemRun) reportBlocked(reason string) {
 	r.say(reason)
 	r.signalTask(ItemSignal{Item: r.in.Item, Blocked: true, Reason: reason})
+}
+
+// reportUnblocked informs the task that they have come.
+func (r *itemRun) reportUnblocked() {
+	r.signalTask(ItemSignal{Item: r.in.Item, Reason: "being released"})
 }
 
 func (r *itemRun) signalTask(report ItemSignal) {

@@ -28,8 +28,8 @@ const (
 	jobGrace = 60
 )
 
-// Build builds a commit by a Job. Requests for the same build share one Job, and a completed build is reused. The
-// failure of a build carries a build.Built with the end of its log as data.
+// Build builds a commit by a Job. Requests for the same build share one Job, and a completed build is reused. If the
+// request asks for it, it also ends when the Job's pod does not come. The failure of a build carries a build.Built with the end of its log as data.
 func (a *Activities) Build(ctx context.Context, req build.Request) (build.Built, error) {
 	b := &building{Attempt: a.attempt(ctx, req, req.DeadlineSeconds+jobGrace, req.String()), a: a, req: req}
 	if len(a.options.Namespaces) > 0 && !slices.Contains(a.options.Namespaces, req.Namespace) {
@@ -109,7 +109,9 @@ func (b *building) act(ctx context.Context, seen build.Observed, next build.Next
 		return attempt.Next{}, failed
 	default:
 		b.noteJob(seen.Job)
-		b.reportBlocked(ctx, seen)
+		if b.blocked(ctx, seen) {
+			return attempt.Next{Action: attempt.Done}, nil
+		}
 		return attempt.Next{Action: attempt.Wait, Reason: next.Reason, Within: b.pollInterval(seen.Job),
 			Listen: b.watch(seen.Job)}, nil
 	}

@@ -58,13 +58,17 @@ func (b *building) pendingReason(ctx context.Context, pods []corev1.Pod) (string
 	return text, snapshot.PatienceLeft(seen, b.deadline())
 }
 
-// reportBlocked counts once that the Job has no pod or its pod does not start.
-func (b *building) reportBlocked(ctx context.Context, seen build.Observed) {
-	if p := b.Progress(); seen.Trouble == "" || p.Blocked || p.Elapsed() < workload.ReportAfter {
-		return
+// blocked reports that the Job has no pod or its pod does not start, if the request wants to know that; false if it does
+// not, and while that may pass at any moment.
+func (b *building) blocked(ctx context.Context, seen build.Observed) bool {
+	elapsed := b.Progress().Elapsed()
+	if !b.req.ReportBlocked || seen.Trouble == "" || elapsed < workload.ReportAfter {
+		return false
 	}
-	b.Note(func(p *workload.Progress) { p.Blocked = true })
 	attempt.CountBlocked(ctx, taskKind, seen.Trouble)
+	b.built = b.result(seen)
+	b.built.Blocked, b.built.SpentSeconds = seen.Trouble, int64(elapsed/time.Second)
+	return true
 }
 
 // taskKind is the kind of the releases that build.

@@ -28,9 +28,9 @@ func obstacleNamed(name string) obstacle {
 	return obstacles[slices.IndexFunc(obstacles, func(o obstacle) bool { return o.name == name })]
 }
 
-// requireTaskBlocked waits until a task (and with list, the list of tasks) says why its pods don't come, and then until
-// it fails with that reason.
-func requireTaskBlocked(t *testing.T, e *harness.Engine, task string, o obstacle, list bool) {
+// requireTaskBlocked waits until a task and the list of tasks say why its pods don't come, and then until it fails with
+// that reason.
+func requireTaskBlocked(t *testing.T, e *harness.Engine, task string, o obstacle) {
 	t.Helper()
 	begun := time.Now()
 	shown := func() string { return string(e.Call(http.MethodGet, "/api/v1/tasks/"+task, "").Body) }
@@ -38,12 +38,10 @@ func requireTaskBlocked(t *testing.T, e *harness.Engine, task string, o obstacle
 	says := strings.Trim(string(quoted), `"`)
 	require.Eventually(t, func() bool { return strings.Contains(shown(), says) }, harness.Patience, harness.Tick,
 		"the task never says %s", o.says)
-	if list {
-		require.Eventually(t, func() bool {
-			listed := string(e.Call(http.MethodGet, "/api/v1/tasks?plan="+e.Task(task).Plan, "").Body)
-			return strings.Contains(listed, says)
-		}, harness.Patience, harness.Tick, "lists never say %s", o.says)
-	}
+	require.Eventually(t, func() bool {
+		listed := string(e.Call(http.MethodGet, "/api/v1/tasks?plan="+e.Task(task).Plan, "").Body)
+		return strings.Contains(listed, says)
+	}, harness.Patience, harness.Tick, "lists never say %s", o.says)
 	took := time.Since(begun)
 	t.Logf("reported after %s", took.Round(100*time.Millisecond))
 	require.Less(t, took, reportedWithin)
@@ -65,7 +63,7 @@ func testBlockedPlan(t *testing.T, e *harness.Engine, kind harness.Kind, o obsta
 		id := "blocked-" + e.Apps
 		e.PutService(id, fmt.Sprintf("deadlineSeconds: %d\n", o.deadline), kind.Kind+"/order")
 		e.PutPlan(id, "deployPlanItems: [{serviceId: "+id+", deployment: RESTART}]")
-		requireTaskBlocked(t, e, e.Execute(id), o, true)
+		requireTaskBlocked(t, e, e.Execute(id), o)
 	})
 }
 
@@ -104,7 +102,7 @@ func TestBuildSaysWhyItsPodDoesntCome(t *testing.T) {
 		"Deployment/order")
 	e.PutPlan("compile", compilePlan("111", b.repository, "main"))
 	b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": imageBuildScript})
-	requireTaskBlocked(t, e, e.Execute("compile"), o, false)
+	requireTaskBlocked(t, e, e.Execute("compile"), o)
 }
 
 // A serving whose pods can't be created says why, and goes back as the table in docs/rollouts.md says.
