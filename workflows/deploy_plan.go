@@ -96,11 +96,12 @@ type taskRun struct {
 	// admitted is true once it is known that the engine has started the task, beginSettled once it is decided whether
 	// the task may run.
 	admitted, beginSettled bool
-	// blocked are the running items whose pods are not created, the first one to report that first.
+	// blocked are the running items whose pods do not come, the first one to report that first.
 	blocked []blockedItem
 }
 
-// blockedItem is a running item whose pods are not created, with the reason and since when that is known.
+// blockedItem is a running item whose pods are not created or do not start, with the reason and since when that is
+// known.
 type blockedItem struct {
 	item   int
 	reason string
@@ -207,7 +208,7 @@ func (r *taskRun) handleSignal(signal *signal, now time.Time) bool {
 	return true
 }
 
-// unblock records that an item does not wait for pods that are not created.
+// unblock records that an item does not wait for pods that do not come.
 func (r *taskRun) unblock(n int) {
 	r.blocked = slices.DeleteFunc(r.blocked, func(b blockedItem) bool { return b.item == n })
 }

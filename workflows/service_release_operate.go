@@ -173,7 +173,7 @@ func (r *itemRun) report(interrupted bool, reason string) {
 	r.signalTask(ItemSignal{Item: r.in.Item, Interrupted: interrupted, Reason: reason})
 }
 
-// reportBlocked shows that the pods of a workload are not created, and informs the task.
+// reportBlocked shows that pods of the item are not created or do not start, and informs the task.
 func (r *itemRun) reportBlocked(reason string) {
 	r.say(reason)
 	r.signalTask(ItemSignal{Item: r.in.Item, Blocked: true, Reason: reason})

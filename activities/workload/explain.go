@@ -96,15 +96,6 @@ func (t *job) mustAsk(seen workload.Snapshot) bool {
 		seen.StalledFor >= askEventsAfter && t.missing.next.IsZero()
 }
 
-// blocked returns why the workload's pods are not created, if the request wants to know that; nil if it does not, and
-// while that may pass at any moment.
-func (t *operationJob) blocked(seen workload.Snapshot) *workload.Result {
-	if !t.req.ReportBlocked || !seen.Creation.Reported() || seen.StalledFor < workload.ReportAfter {
-		return nil
-	}
-	return &workload.Result{Blocked: seen.Creation.String(), SpentSeconds: int64(seen.Elapsed / time.Second)}
-}
-
 // reportBlocked reports, as an event of a workload and in the metrics, that the holder of a claim waits for its pods,
 // and why they do not come.
 func (a *Activities) reportBlocked(ctx context.Context, about *unstructured.Unstructured, claim, why string) {

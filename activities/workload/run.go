@@ -36,7 +36,7 @@ type operationJob struct {
 
 // Run brings one workload into the requested state and restores what it borrowed. It fails with a failure.Kind as the
 // error's type; NotReady is retried. Its progress passes from attempt to attempt as heartbeat details
-// (workload.Progress). If the request asks for it, it also ends when the workload's pods are not created.
+// (workload.Progress). If the request asks for it, it also ends when pods are not created or do not start.
 func (a *Activities) Run(ctx context.Context, req operation.Request) (workload.Result, error) {
 	if f := a.check(req); f != nil {
 		return workload.Result{}, attempt.ApplicationError(f)
@@ -95,8 +95,9 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		of := string(t.req.Operation)
 		return attempt.Next{}, t.deletePods(ctx, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
 	case workload.ActWait:
-		if blocked := t.blocked(o.seen.Snapshot); blocked != nil {
-			return t.endWith(workload.Ending{Result: blocked})
+		if d.Blocked != "" {
+			return t.endWith(workload.Ending{Result: &workload.Result{Blocked: d.Blocked,
+				SpentSeconds: int64(o.seen.Elapsed / time.Second)}})
 		}
 		next := t.wait(d.Reason, false)
 		if d.WatchPods && t.podsAt.ResourceVersion != "" {

@@ -34,6 +34,14 @@ func wait(req Request, seen Observed, progress string) workload.NextAction {
 		return abort(req, seen, d.Failure)
 	case workload.ActWait:
 		d.Reason += blockingChange(seen)
+		in, troubled := job.ReportIn()
+		switch {
+		case !troubled || !req.ReportBlocked:
+		case in == 0:
+			d.Blocked = job.Explanation
+		case d.RecheckAfter == 0 || in < d.RecheckAfter:
+			d.RecheckAfter = in
+		}
 	}
 	return d
 }
