@@ -29,7 +29,8 @@ const (
 )
 
 // Build builds a commit by a Job. Requests for the same build share one Job, and a completed build is reused. If the
-// request asks for it, it also ends when the Job's pod does not come. The failure of a build carries a build.Built with the end of its log as data.
+// request asks for it, it also ends when the Job's pod does not come. The failure of a build carries a build.Built with
+// the end of its log as data.
 func (a *Activities) Build(ctx context.Context, req build.Request) (build.Built, error) {
 	b := &building{Attempt: a.attempt(ctx, req, req.DeadlineSeconds+jobGrace, req.String()), a: a, req: req}
 	if len(a.options.Namespaces) > 0 && !slices.Contains(a.options.Namespaces, req.Namespace) {

@@ -58,8 +58,8 @@ func (b *building) pendingReason(ctx context.Context, pods []corev1.Pod) (string
 	return text, snapshot.PatienceLeft(seen, b.deadline())
 }
 
-// blocked reports that the Job has no pod or its pod does not start, if the request wants to know that; false if it does
-// not, and while that may pass at any moment.
+// blocked reports that the Job has no pod or its pod does not start, if the request wants to know that; false if it
+// does not, and while that may pass at any moment.
 func (b *building) blocked(ctx context.Context, seen build.Observed) bool {
 	elapsed := b.Progress().Elapsed()
 	if !b.req.ReportBlocked || seen.Trouble == "" || elapsed < workload.ReportAfter {

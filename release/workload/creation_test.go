@@ -64,7 +64,8 @@ func TestCreationCauses_KnowMessages_AndAreDocumented(t *testing.T) {
 		}
 	}
 	for _, message := range []string{"etcdserver: request timed out",
-		"the server is currently unable to handle the request", "Internal error occurred: resource quota evaluation timed out"} {
+		"the server is currently unable to handle the request",
+		"Internal error occurred: resource quota evaluation timed out"} {
 		require.Equal(t, workload.CauseUndecided, workload.CreationFailure{Message: message}.Cause(), message)
 	}
 	require.Equal(t, workload.CauseStart, workload.CauseOf("pod web-x: ImagePullBackOff: manifest unknown"))
