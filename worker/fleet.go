@@ -19,6 +19,7 @@ import (
 
 	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/party"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/temporal/presence"
 	"slipway.io/slipway/workflows"
 )
@@ -262,6 +263,7 @@ var Module = fx.Module("worker",
 		if slices.ContainsFunc(fleet.queues, func(q Queue) bool { return q.Workflows }) {
 			exportReleaseSeries(metrics)
 		}
+		exportSeries(metrics, workload.MetricBlocked)
 		lc.Append(fx.Hook{OnStart: fleet.start, OnStop: fleet.stop})
 	}),
 )

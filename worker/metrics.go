@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.temporal.io/sdk/client"
 
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/workflows"
 )
 
@@ -64,13 +65,18 @@ var releaseSeries = workflows.MetricSeries()
 
 // exportReleaseSeries exports every series of the release metrics, with the value 0.
 func exportReleaseSeries(metrics client.MetricsHandler) {
-	for name, series := range releaseSeries {
-		for _, tags := range series {
-			if tagged := metrics.WithTags(tags); name == workflows.MetricTime {
-				tagged.Timer(name)
-			} else {
-				tagged.Counter(name)
-			}
+	for name := range releaseSeries {
+		exportSeries(metrics, name)
+	}
+}
+
+// exportSeries exports every series of one release metric.
+func exportSeries(metrics client.MetricsHandler, name string) {
+	for _, tags := range releaseSeries[name] {
+		if tagged := metrics.WithTags(tags); name == workflows.MetricTime {
+			tagged.Timer(name)
+		} else {
+			tagged.Counter(name)
 		}
 	}
 }
@@ -122,6 +128,7 @@ var releaseHelp = map[string]string{
 	workflows.MetricRestorations: "Changes by other clients that a release reverted.",
 	workflows.MetricCommands:     "Commands that users sent to releases, by outcome.",
 	workflows.MetricFinished:     "Releases that have ended, by state.",
+	workload.MetricBlocked:       "Waits of releases for pods that are not created or do not start, by cause.",
 }
 
 func help(name, otherwise string) string { return cmp.Or(releaseHelp[name], otherwise) }

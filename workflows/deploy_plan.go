@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -95,6 +96,16 @@ type taskRun struct {
 	// admitted is true once it is known that the engine has started the task, beginSettled once it is decided whether
 	// the task may run.
 	admitted, beginSettled bool
+	// blocked are the running items whose pods do not come, the first one to report that first.
+	blocked []blockedItem
+}
+
+// blockedItem is a running item whose pods are not created or do not start, with the reason and since when that is
+// known.
+type blockedItem struct {
+	item   int
+	reason string
+	since  time.Time
 }
 
 func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
@@ -169,7 +180,7 @@ func (r *taskRun) request() operation.TaskRequest {
 
 // handleSignal takes the report of an item. It ignores a report that names no running item: it is late, or another
 // client sent it.
-func (r *taskRun) handleSignal(signal *signal, _ time.Time) bool {
+func (r *taskRun) handleSignal(signal *signal, now time.Time) bool {
 	if signal.SignalName != SignalItem {
 		return false
 	}
@@ -187,9 +198,19 @@ func (r *taskRun) handleSignal(signal *signal, _ time.Time) bool {
 	if s.Interrupted {
 		trouble = s.Reason
 	}
-	r.machine.Interrupted(n, trouble)
+	r.unblock(n)
+	if s.Blocked {
+		r.blocked = append(r.blocked, blockedItem{n, s.Reason, now})
+	} else {
+		r.machine.Interrupted(n, trouble)
+	}
 	r.task.Services[n].Reason = s.Reason
 	return true
+}
+
+// unblock records that an item does not wait for pods that do not come.
+func (r *taskRun) unblock(n int) {
+	r.blocked = slices.DeleteFunc(r.blocked, func(b blockedItem) bool { return b.item == n })
 }
 
 func (r *taskRun) settleBegin(result operation.BeginTaskResult, err error) {
@@ -272,6 +293,7 @@ func (r *taskRun) end(n int, result ServiceReleaseResult, err error) {
 			Reason: fmt.Sprintf("its workflow ended without a result (%s): see workflow %s", message(err),
 				r.itemWorkflowID(n))}
 	}
+	r.unblock(n)
 	now := workflow.Now(r.ctx)
 	s := &r.task.Services[n]
 	s.State, s.Reason, s.FinishedAt, s.Workloads = result.State, result.Reason, &now, result.Workloads
@@ -348,6 +370,10 @@ func (r *taskRun) listed() listing {
 	case plan.TaskRunning:
 		if wait := r.task.WaitingFor; wait != nil {
 			l.waitingFor, l.since, l.memo = wait.Kind, wait.Since, &Shown{State: l.state, Reason: r.task.Reason}
+		} else if len(r.blocked) > 0 {
+			first := r.blocked[0]
+			l.waitingFor, l.since = string(rollout.WaitPods), first.since
+			l.memo = &Shown{State: l.state, Reason: r.task.Reason + "; " + first.reason}
 		}
 	}
 	return l

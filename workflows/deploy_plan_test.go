@@ -542,3 +542,22 @@ func TestDeployPlan_EndsInSameRun_WhenStateTooLarge(t *testing.T) {
 	require.NoError(t, s.GetWorkflowError(), "the server would fail a workflow that sends so much")
 	require.Equal(t, plan.TaskSucceeded, s.task().State)
 }
+
+// A task shows why pods of an item are not created, and goes on with the deadline that the operation has left.
+func TestDeployPlan_ShowsPodsThatAreNotCreated(t *testing.T) {
+	s := newStage(t)
+	s.OnActivity(operation.ActivityRun, mock.Anything, mock.MatchedBy(func(r operation.Request) bool {
+		return r.ReportBlocked
+	})).Return(workload.Result{Blocked: "its pods cannot be created: exceeded quota", SpentSeconds: 7}, nil).Once()
+	s.OnActivity(operation.ActivityRun, mock.Anything, mock.MatchedBy(func(r operation.Request) bool {
+		return !r.ReportBlocked && r.SpentSeconds == 7
+	})).After(time.Hour).Return(workload.Result{Message: "done", Changed: true}, nil).Once()
+	s.RegisterDelayedCallback(func() {
+		task := s.task()
+		require.Equal(t, plan.TaskRunning, task.State)
+		require.Contains(t, task.Services[0].Reason, ": its pods cannot be created: exceeded quota")
+	}, 30*time.Minute)
+	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
+	require.NoError(t, s.GetWorkflowError())
+	require.Equal(t, plan.TaskSucceeded, s.task().State)
+}

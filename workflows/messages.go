@@ -201,6 +201,8 @@ type ItemSignal struct {
 	// Interrupted is true if system trouble holds up the item; Reason names it.
 	Interrupted bool   `json:"interrupted"`
 	Reason      string `json:"reason"`
+	// Blocked is true if pods of the item are not created or do not start; Reason says why.
+	Blocked bool `json:"blocked,omitempty"`
 }
 
 // The signals between a task and its items.

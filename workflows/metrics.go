@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/waits"
+	"slipway.io/slipway/release/workload"
 )
 
 // The metrics of releases. The SDK emits nothing while a history is replayed, so the numbers stay correct when workers
@@ -53,6 +54,7 @@ func MetricSeries() map[string][]map[string]string {
 		add(MetricWaits, labelWaitingFor, texts(rollout.WaitKinds)...) // those of tasks and servings are among them
 		add(MetricCommands, labelOutcome, string(audit.Accepted), string(audit.Refused))
 		add(MetricFinished, labelState, states...)
+		add(workload.MetricBlocked, workload.LabelCause, texts(workload.Causes)...)
 		series[MetricRestorations] = append(series[MetricRestorations], map[string]string{labelKind: kind})
 	}
 	return series

@@ -42,6 +42,7 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workload.Result, error) 
 	}
 	order := r.orders[i]
 	request := order.Request
+	request.ReportBlocked = true
 	summary := fmt.Sprintf("%s %s", request.Operation, request.Workload)
 	var result workload.Result
 	err := r.retryUntilResumed(ctx, partyName(request), func(spent int64) error {
@@ -69,7 +70,7 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workload.Result, error) 
 func (r *itemRun) runOperation(
 	ctx workflow.Context, queue string, request *operation.Request, summary string, result *workload.Result,
 ) error {
-	askedAgain := false
+	askedAgain, blocked := false, false
 	pickUp := r.budget
 	for {
 		err := perform(withActivity(ctx, partyRun(queue, pickUp), summary), operation.ActivityRun, *request, result)
@@ -86,7 +87,14 @@ func (r *itemRun) runOperation(
 				return newFailure(failure.Claimed, message(err)+" ("+answer.Reason+")")
 			}
 			request.TakeOver = detailsOf(err).Holder
+		case err == nil && result.Blocked != "":
+			r.reportBlocked(request.Workload.String() + ": " + result.Blocked)
+			request.ReportBlocked, request.SpentSeconds = false, max(request.SpentSeconds, result.SpentSeconds)
+			*result, blocked = workload.Result{}, true
 		default:
+			if blocked && err == nil {
+				r.reportUnblocked()
+			}
 			return err
 		}
 	}
@@ -162,12 +170,24 @@ func (r *itemRun) retryUntilResumed(ctx workflow.Context, what string, do func(s
 // report informs the task. If the task was terminated, nothing is lost: a user can send resume to the item directly.
 func (r *itemRun) report(interrupted bool, reason string) {
 	r.reason = reason
-	parent := workflow.GetInfo(r.ctx).ParentWorkflowExecution
-	if parent == nil {
-		return
+	r.signalTask(ItemSignal{Item: r.in.Item, Interrupted: interrupted, Reason: reason})
+}
+
+// reportBlocked shows that pods of the item are not created or do not start, and informs the task.
+func (r *itemRun) reportBlocked(reason string) {
+	r.say(reason)
+	r.signalTask(ItemSignal{Item: r.in.Item, Blocked: true, Reason: reason})
+}
+
+// reportUnblocked informs the task that they have come.
+func (r *itemRun) reportUnblocked() {
+	r.signalTask(ItemSignal{Item: r.in.Item, Reason: "being released"})
+}
+
+func (r *itemRun) signalTask(report ItemSignal) {
+	if parent := workflow.GetInfo(r.ctx).ParentWorkflowExecution; parent != nil {
+		workflow.SignalExternalWorkflow(r.ctx, parent.ID, parent.RunID, SignalItem, report)
 	}
-	report := ItemSignal{Item: r.in.Item, Interrupted: interrupted, Reason: reason}
-	workflow.SignalExternalWorkflow(r.ctx, parent.ID, parent.RunID, SignalItem, report)
 }
 
 func partyName(request operation.Request) string {

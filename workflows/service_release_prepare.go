@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"slipway.io/slipway/release/build"
@@ -60,7 +61,16 @@ func (r *itemRun) compile(request build.Request) error {
 	var built build.Built
 	summary := "building commit " + build.Short(request.Commit) + " by Job " + request.Namespace + "/" +
 		request.JobName()
+	request.ReportBlocked = true
 	err := r.runBuilder(build.ActivityBuild, summary, request, &built)
+	if err == nil && built.Blocked != "" {
+		request.ReportBlocked, request.SpentSeconds = false, built.SpentSeconds
+		r.reportBlocked(summary + ": " + built.Blocked)
+		built = build.Built{}
+		if err = r.runBuilder(build.ActivityBuild, summary, request, &built); err == nil {
+			r.reportUnblocked()
+		}
+	}
 	if err != nil {
 		if data := detailsOf(err).Data; len(data) > 0 && json.Unmarshal(data, &built) == nil {
 			r.showBuild(built)
@@ -75,7 +85,9 @@ func (r *itemRun) compile(request build.Request) error {
 
 // runBuilder executes an activity at the party that builds; it survives interruptions.
 func (r *itemRun) runBuilder(activity, summary string, request build.Request, answer any) error {
-	r.say(summary)
+	if !strings.HasPrefix(r.reason, summary) { // it does not say more already
+		r.say(summary)
+	}
 	queue := r.orders[0].Queue
 	return r.retryUntilResumed(r.ctx, partyName(r.orders[0].Request), func(spent int64) error {
 		request.SpentSeconds = max(request.SpentSeconds, spent)

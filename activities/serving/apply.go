@@ -107,7 +107,10 @@ func (b *applyLoop) round(ctx context.Context, j *job) (next attempt.Next, err e
 	case serving.DeployStateProgressing:
 		next.Listen = func(context.Context) (<-chan struct{}, error) { return b.wake, nil }
 		deadline := time.Duration(j.req.DeadlineSeconds) * time.Second
-		if err := serving.CheckPodsAllowed(d, j.Progress().Elapsed(), deadline, j.Now()); err != nil {
+		j.Note(func(p *workload.Progress) { p.RecordPods(d.Status.UpdatedReplicas, d.Status.AvailableReplicas) })
+		waited := min(j.Progress().Elapsed(), j.Progress().StalledFor())
+		b.reportBlocked(ctx, j, d, waited)
+		if err := serving.CheckPodsAllowed(d, waited, deadline, j.Now()); err != nil {
 			return next, err
 		}
 		if j.Overdue() {
@@ -115,6 +118,15 @@ func (b *applyLoop) round(ctx context.Context, j *job) (next attempt.Next, err e
 		}
 	}
 	return next, nil
+}
+
+// reportBlocked counts once that the Deployment's pods are not created.
+func (b *applyLoop) reportBlocked(ctx context.Context, j *job, d *appsv1.Deployment, waited time.Duration) {
+	f := serving.CreationFailure(d)
+	if f.Reported() && waited >= workload.ReportAfter && !j.Progress().Blocked {
+		j.Note(func(p *workload.Progress) { p.Blocked = true })
+		attempt.CountBlocked(ctx, workload.ParseHolder(j.req.Claim).WorkflowID, f.String())
+	}
 }
 
 // deployment returns the Deployment after writing it, or its current state if it was written before.

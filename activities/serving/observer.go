@@ -237,11 +237,11 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 		newest := slices.MaxFunc(waiting, func(a, b corev1.Pod) int {
 			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 		})
-		reason, message = podstatus.Reason(&newest)
+		reason, message = podstatus.Explain(ctx, a.client, &newest, a.options.Now())
 		return reason, strings.TrimSpace("pod " + newest.Name + ": " + message), nil
 	}
-	if c := serving.CreationFailure(d); c != nil {
-		return c.Reason, kube.Line(c.Message), nil
+	if f := serving.CreationFailure(d); f.Reported() {
+		return workload.ReasonFailedCreate, kube.Line(f.Message), nil
 	}
 	return "", "", nil
 }

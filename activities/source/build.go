@@ -8,12 +8,10 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/activities/source/download"
 	"slipway.io/slipway/activities/source/git"
 	"slipway.io/slipway/release/build"
@@ -30,8 +28,9 @@ const (
 	jobGrace = 60
 )
 
-// Build builds a commit by a Job. Requests for the same build share one Job, and a completed build is reused. The
-// failure of a build carries a build.Built with the end of its log as data.
+// Build builds a commit by a Job. Requests for the same build share one Job, and a completed build is reused. If the
+// request asks for it, it also ends when the Job's pod does not come. The failure of a build carries a build.Built with
+// the end of its log as data.
 func (a *Activities) Build(ctx context.Context, req build.Request) (build.Built, error) {
 	b := &building{Attempt: a.attempt(ctx, req, req.DeadlineSeconds+jobGrace, req.String()), a: a, req: req}
 	if len(a.options.Namespaces) > 0 && !slices.Contains(a.options.Namespaces, req.Namespace) {
@@ -72,14 +71,16 @@ func (b *building) Reconcile(ctx context.Context) (attempt.Next, error) {
 		seen.Joined = was.Job
 	}
 	next := b.req.Decide(seen)
-	due := b.Now().Sub(b.podsReadAt) >= podPollInterval
+	due := b.Now().Sub(b.podsReadAt) >= b.pollInterval(job)
 	if next.Action == build.ReadPods || next.Action == build.Wait && due && job != nil {
 		b.podsReadAt = b.Now()
 		if seen.Pods, err = b.a.podsOf(ctx, job); err != nil {
 			return attempt.Next{}, err
 		}
 		seen.PodsSeen = true
-		seen.Trouble, seen.PatienceLeft = b.pendingReason(seen.Pods)
+		if seen.Trouble, seen.PatienceLeft = b.pendingReason(ctx, seen.Pods); len(seen.Pods) == 0 {
+			seen.Trouble, seen.PatienceLeft = b.creationFailure(ctx, job)
+		}
 		next = b.req.Decide(seen)
 	}
 	return b.act(ctx, seen, next)
@@ -109,9 +110,20 @@ func (b *building) act(ctx context.Context, seen build.Observed, next build.Next
 		return attempt.Next{}, failed
 	default:
 		b.noteJob(seen.Job)
-		return attempt.Next{Action: attempt.Wait, Reason: next.Reason, Within: podPollInterval,
+		if b.blocked(ctx, seen) {
+			return attempt.Next{Action: attempt.Done}, nil
+		}
+		return attempt.Next{Action: attempt.Wait, Reason: next.Reason, Within: b.pollInterval(seen.Job),
 			Listen: b.watch(seen.Job)}, nil
 	}
+}
+
+// pollInterval is how often the pods are read. The first time it is shorter, until the Job has a pod.
+func (b *building) pollInterval(job *batchv1.Job) time.Duration {
+	if job != nil && job.Status.Active == 0 && b.Progress().Elapsed() < podPollInterval {
+		return askEventsAfter
+	}
+	return podPollInterval
 }
 
 // noteJob records which Job the attempt waits for: when that Job ends, its result counts as this request's own.
@@ -139,26 +151,6 @@ func (b *building) result(seen build.Observed) build.Built {
 		}
 	}
 	return built
-}
-
-// pendingReason returns why the newest pod is still Pending, and how long the build may still wait for it.
-func (b *building) pendingReason(pods []corev1.Pod) (string, time.Duration) {
-	if len(pods) == 0 || pods[0].Status.Phase != corev1.PodPending {
-		return "", 0
-	}
-	pod := &pods[0]
-	reason, message := podstatus.Reason(pod)
-	seen := workload.Pod{Name: pod.Name, Reason: reason, Since: pod.CreationTimestamp.Time}
-	text := "pod " + pod.Name + ": " + reason
-	if message != "" {
-		text += ": " + message
-	}
-	deadline := time.Duration(b.req.DeadlineSeconds) * time.Second
-	if !seen.Stuck() {
-		return text, deadline
-	}
-	snapshot := workload.Snapshot{Now: b.Now(), Elapsed: b.Progress().Elapsed()}
-	return text, snapshot.PatienceLeft(seen, deadline)
 }
 
 // watch returns a function that signals the first change of the Job.

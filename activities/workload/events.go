@@ -23,9 +23,10 @@ import (
 
 // The reasons of the events that `kubectl describe` shows of a workload. A failure's reason is its kind (failure.Kind).
 const (
-	eventBegan = "ReleaseBegan"
-	eventRests = "ReleaseRests"
-	eventEnded = "ReleaseEnded"
+	eventBegan   = "ReleaseBegan"
+	eventRests   = "ReleaseRests"
+	eventBlocked = "ReleaseBlocked"
+	eventEnded   = "ReleaseEnded"
 )
 
 // events records on a workload what releases do to it, as Kubernetes' own controllers do. Events are recorded

@@ -24,6 +24,8 @@ const (
 	// An attempt first checks what blocks the pods after waiting for firstPodCheck, and then every podCheckEvery; it
 	// also checks before it frees its worker slot, and under load less often.
 	firstPodCheck, podCheckEvery = 2 * time.Second, 10 * time.Second
+	// firstSharedPodCheck is firstPodCheck of an action of a leg whose pods are already changing.
+	firstSharedPodCheck = 5 * time.Second
 	// rereadEvery is how often a workload is read while its watch does not work.
 	rereadEvery = time.Second
 )
@@ -39,6 +41,9 @@ type job struct {
 	lastRead *lastRead
 	// nextPodCheck is when the pods are next checked.
 	nextPodCheck time.Time
+	// missing is what the events of the workload said about pods that are missing, silent what those of a pod said that
+	// does not start.
+	missing, silent askedEvents
 	// rejected is the version of an object for which the server did not accept a change, and rejection its answer.
 	rejected  string
 	rejection error
@@ -59,7 +64,7 @@ func (a *Activities) job(ctx context.Context, w catalog.Workload, terms attempt.
 	t.lastRead = lastReadOf(ctx)
 	first := firstPodCheck
 	if t.lastRead.known != nil { // its pods are already changing
-		first = podCheckEvery
+		first = firstSharedPodCheck
 	}
 	t.nextPodCheck = a.options.Now().Add(first * t.LoadFactor())
 	return t
@@ -148,6 +153,13 @@ func (t *job) podCheckWithin(d time.Duration) {
 	t.nextPodCheck = t.Now().Add(d)
 	if t.SlotDeadline().Before(t.nextPodCheck) {
 		t.nextPodCheck = t.SlotDeadline()
+	}
+}
+
+// checkPodsSooner sets the next check of the pods after d if that is earlier; 0: it does not change.
+func (t *job) checkPodsSooner(d time.Duration) {
+	if d > 0 && t.Now().Add(d).Before(t.nextPodCheck) {
+		t.podCheckWithin(d)
 	}
 }
 

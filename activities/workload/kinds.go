@@ -110,9 +110,16 @@ func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workload
 		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
 		Deleting: o.GetDeletionTimestamp() != nil,
 		Replicas: counts.Size, Total: counts.Total, Ready: counts.Ready, Available: counts.Available,
-		Updated:  counts.Updated,
-		Settings: settingsOf(o, settings), CreationProblem: replicaFailure(o),
+		Updated: counts.Updated, MinReadySeconds: minReadySeconds(o),
+		Settings: settingsOf(o, settings), Creation: creationFailure(o),
 	}
+}
+
+// minReadySeconds is how long a pod must be ready until it counts as available. An Advanced StatefulSet has it among
+// the settings of its update.
+func minReadySeconds(o *unstructured.Unstructured) int32 {
+	return int32(max(number(o, "spec", "minReadySeconds"),
+		number(o, "spec", "updateStrategy", "rollingUpdate", "minReadySeconds")))
 }
 
 // settingsOf are the values at these JSON Pointers; fields that are not set are left out.
@@ -126,17 +133,41 @@ func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.Ra
 	return settings
 }
 
-// replicaFailure is the controller's message about pods that it cannot create.
-func replicaFailure(o *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		if condition["type"] == "ReplicaFailure" && condition["status"] == "True" {
-			message, _ := condition["message"].(string)
-			return kube.Line(message)
-		}
+// creationFailure is why pods are not created, as the conditions of a Deployment or ReplicaSet say.
+func creationFailure(o *unstructured.Unstructured) workload.CreationFailure {
+	reason, f := failureIn(o, string(appsv1.DeploymentReplicaFailure), corev1.ConditionTrue)
+	if reason != workload.ReasonFailedDelete && f.Reported() {
+		return f
 	}
-	return ""
+	return noReplicaSet(o)
+}
+
+// noReplicaSet is why a Deployment's controller cannot create its next ReplicaSet.
+func noReplicaSet(o *unstructured.Unstructured) workload.CreationFailure {
+	reason, f := failureIn(o, string(appsv1.DeploymentProgressing), corev1.ConditionFalse)
+	if reason != workload.ReasonNoReplicaSet {
+		return workload.CreationFailure{}
+	}
+	return f
+}
+
+// failureIn is the failure that a condition with this status reports, with its reason.
+func failureIn(o *unstructured.Unstructured, condition string, status corev1.ConditionStatus) (reason string,
+	f workload.CreationFailure) {
+	list, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "conditions")
+	conditions, _ := list.([]any)
+	for _, c := range conditions {
+		fields, _ := c.(map[string]any)
+		if fields["type"] != condition || fields["status"] != string(status) {
+			continue
+		}
+		reason, _ = fields["reason"].(string)
+		message, _ := fields["message"].(string)
+		since, _ := fields["lastTransitionTime"].(string)
+		f.Message = kube.Line(workload.CreationMessage(message))
+		f.Since, _ = time.Parse(time.RFC3339, since)
+	}
+	return reason, f
 }
 
 func templateOf(o *unstructured.Unstructured) map[string]any { return workload.TemplateOf(o) }
@@ -171,7 +202,7 @@ func (t *job) eachPod(ctx context.Context, o *unstructured.Unstructured,
 	if from.LabelSelector, err = selectorOf(o); err != nil {
 		return from, err
 	}
-	minReady := int32(number(o, "spec", "minReadySeconds"))
+	minReady := minReadySeconds(o)
 	from.ResourceVersion, err = t.a.cluster.Pods(ctx, t.workload.Namespace, from.LabelSelector, func(pod *corev1.Pod) {
 		seen := podSeen(pod, minReady, t.a.options.Now())
 		seen.Revision = pod.Labels[t.kind.RevisionLabel]
@@ -261,7 +292,8 @@ func (k kind) revision(r *unstructured.Unstructured) keptRevision {
 		counts := k.Count(r.Object)
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
 		is = pods.Revision{Name: k.RevisionOf(r), Number: n, HasCounts: true, Desired: counts.Size, Total: counts.Total,
-			Ready: counts.Ready, Available: counts.Available, Rest: r.GetAnnotations()[rollout.AnnotationSettled]}
+			Ready: counts.Ready, Available: counts.Available, Creation: creationFailure(r),
+			Rest: r.GetAnnotations()[rollout.AnnotationSettled]}
 	}
 	template := pods.Stripped(raw)
 	is.Hash, is.Template = k.RevisionOf(r), pods.Digest(template)

@@ -55,7 +55,7 @@ func TestObserve_ReadsEachKind(t *testing.T) {
 					Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure,
 						Status: corev1.ConditionTrue, Message: "exceeded quota"}}}},
 			want: seen(func(o *operation.Observed) {
-				o.Paused, o.Terminating, o.Revision, o.CreationProblem = true, &terminating, "4", "exceeded quota"
+				o.Paused, o.Terminating, o.Revision, o.Creation.Message = true, &terminating, "4", "exceeded quota"
 				o.Settings = map[string]json.RawMessage{workload.PathDeploymentUnavailable: json.RawMessage(`"25%"`),
 					workload.PathDeploymentSurge: json.RawMessage(`1`)}
 			}),

@@ -58,7 +58,10 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 		}
 	})
 	message := ""
-	if req.Settle && !req.Halt {
+	switch {
+	case d.Numbers.Stuck != "":
+		a.reportBlocked(ctx, lastReadOf(ctx).known, req.Claim, d.Numbers.Stuck)
+	case req.Settle && !req.Halt:
 		message = ": " + d.Numbers.Message
 	}
 	a.events.record(lastReadOf(ctx).known, req.Claim, eventRests, message, err)
@@ -231,10 +234,7 @@ func (t *rolloutJob) noteProgress(d pods.NextAction) {
 	t.Note(func(p *workload.Progress) {
 		p.Message = d.Reason
 		if n := d.Numbers; n.Replicas > 0 {
-			advances = p.UpdatedReady != nil && (*p.Updated != n.Updated || *p.UpdatedReady != n.UpdatedReady)
-			if p.Updated, p.UpdatedReady = &n.Updated, &n.UpdatedReady; advances {
-				p.LastChangeSeconds = p.ElapsedSeconds
-			}
+			advances = p.RecordPods(n.Updated, n.UpdatedReady)
 		}
 	})
 	if advances {
@@ -339,6 +339,9 @@ func (t *rolloutJob) readAndDecide(ctx context.Context) (*snapshot, pods.NextAct
 		if err := t.withPods(ctx, l); err != nil {
 			return nil, pods.NextAction{}, err
 		}
+		d = t.decide(l.seen)
+	}
+	if needsExplanation(d.NextAction) && l.seen.PodsSeen && t.explain(ctx, l, d.Numbers) {
 		d = t.decide(l.seen)
 	}
 	if d.Failure != nil && d.Failure.Kind == failure.Drift && !t.beginning &&

@@ -38,6 +38,7 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, from objectSour
 	e := &pods.Extra{Snapshot: t.kind.snapshot(o, nil), Name: name, UID: string(o.GetUID()),
 		CanaryOf: o.GetLabels()[strategy.LabelCanaryOf], Images: pods.Images(templateOf(o)),
 		RecordedSize: rest.Replicas, Template: live}
+	e.Creation = noReplicaSet(o)
 	if rest.Template != "" && o.GetAnnotations()[rollout.AnnotationWritten] == live {
 		// The template is what we wrote: then its digest is that of the source template, without the added metadata.
 		e.Template = rest.Template
@@ -46,7 +47,7 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, from objectSour
 	l.extraKept, err = from.revisions(ctx, o)
 	for _, r := range l.extraKept {
 		if r.Template == live { // the other ReplicaSets are not of the new version
-			e.Hash, e.Total, e.Ready = r.Hash, r.Total, r.Ready
+			e.Hash, e.Total, e.Ready, e.Creation = r.Hash, r.Total, r.Ready, r.Creation
 		}
 	}
 	return err

@@ -95,9 +95,12 @@ func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
 	annotations := rollout.AnnotationsOf(o)
 	seen := pods.Observed{
 		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy",
-			"/spec/podManagementPolicy")),
+			workload.PathPodManagement)),
 		Busy: annotations[workload.AnnotationOriginal], UID: string(o.GetUID()),
 		Template: pods.Digest(templateOf(o)),
+	}
+	if t.kind.Revisions == workload.ReplicaSets { // they report it themselves, also while the Deployment is paused
+		seen.Creation = noReplicaSet(o)
 	}
 	if held, err := gate.ParseHeld(annotations); err != nil {
 		seen.HeldProblem = err.Error()

@@ -36,7 +36,7 @@ type operationJob struct {
 
 // Run brings one workload into the requested state and restores what it borrowed. It fails with a failure.Kind as the
 // error's type; NotReady is retried. Its progress passes from attempt to attempt as heartbeat details
-// (workload.Progress).
+// (workload.Progress). If the request asks for it, it also ends when pods are not created or do not start.
 func (a *Activities) Run(ctx context.Context, req operation.Request) (workload.Result, error) {
 	if f := a.check(req); f != nil {
 		return workload.Result{}, attempt.ApplicationError(f)
@@ -48,6 +48,10 @@ func (a *Activities) Run(ctx context.Context, req operation.Request) (workload.R
 	err := t.Run(ctx, t)
 	if err == nil {
 		result = *t.end.Result
+	}
+	if result.Blocked != "" {
+		a.reportBlocked(ctx, t.lastRead.known, req.Claim, result.Blocked)
+		return result, nil
 	}
 	a.events.record(t.lastRead.known, req.Claim, eventEnded, ": "+result.Message, err)
 	return result, err
@@ -91,6 +95,10 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		of := string(t.req.Operation)
 		return attempt.Next{}, t.deletePods(ctx, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
 	case workload.ActWait:
+		if d.Blocked != "" {
+			return t.endWith(workload.Ending{Result: &workload.Result{Blocked: d.Blocked,
+				SpentSeconds: int64(o.seen.Elapsed / time.Second)}})
+		}
 		next := t.wait(d.Reason, false)
 		if d.WatchPods && t.podsAt.ResourceVersion != "" {
 			next.Listen = t.watchPods
@@ -148,25 +156,37 @@ func (t *operationJob) observe(ctx context.Context, live *unstructured.Unstructu
 // decide lets release/operation decide. It passes the pods when the decision needs them, or when it is time to check
 // what blocks them.
 func (t *operationJob) decide(ctx context.Context, o *object) (workload.NextAction, error) {
-	p, seen := t.Progress(), &o.seen
+	seen := &o.seen
+	t.Note(func(p *workload.Progress) { p.RecordPods(seen.Updated, seen.Ready) })
+	p := t.Progress()
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = t.Now(), p.Elapsed(), p.Held, p.Ending
+	seen.StalledFor = p.StalledFor()
 	seen.BlockedByBudget = t.takeBlockingBudget()
 	if seen.Claim == t.req.Claim {
 		// While the claim is on the workload, the last write has not been made.
 		t.Note(func(p *workload.Progress) { p.Held, p.Ending = true, nil })
 	}
+	inStatus := seen.Creation
+	due := !seen.Now.Before(t.nextPodCheck) || t.mustAsk(seen.Snapshot)
+	if seen.Total < seen.Replicas && !inStatus.Reported() { // until its pods are read again
+		seen.Creation = t.missing.creation()
+	}
 	d := operation.Decide(t.req, *seen)
-	due := !seen.Now.Before(t.nextPodCheck)
 	if d.Action != workload.ActReadPods && (d.Action != workload.ActWait || !due) {
+		t.checkPodsSooner(d.RecheckAfter)
 		return d, nil
 	}
 	if due {
 		t.delayPodCheck()
 	}
+	seen.Creation = inStatus
 	if err := t.readPods(ctx, o); err != nil {
 		return d, err
 	}
-	if d = operation.Decide(t.req, *seen); d.RecheckAfter > 0 {
+	if d = operation.Decide(t.req, *seen); needsExplanation(d) && t.explain(ctx, o) {
+		d = operation.Decide(t.req, *seen)
+	}
+	if d.RecheckAfter > 0 {
 		t.podCheckWithin(d.RecheckAfter)
 	}
 	return d, nil

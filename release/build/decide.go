@@ -20,8 +20,8 @@ type Observed struct {
 	PodsSeen bool
 	// Joined is the UID of the Job that this request has created or waited for; "": none.
 	Joined types.UID
-	// Trouble is the reason, as Kubernetes reports it, why the Job's pod does not run; "": none. PatienceLeft is how
-	// long that may still last.
+	// Trouble is the reason, as Kubernetes reports it, why the Job has no pod or its pod does not run; "": none.
+	// PatienceLeft is how long that may still last.
 	Trouble      string
 	PatienceLeft time.Duration
 	// Overdue is true if the deadline has passed.
@@ -143,13 +143,15 @@ func (r Request) running(seen Observed) NextAction {
 	switch {
 	case seen.Job.Spec.Suspend != nil && *seen.Job.Spec.Suspend:
 		return r.wait(seen, "its Job is suspended")
+	case seen.PodsSeen && seen.Trouble != "" && seen.PatienceLeft <= 0:
+		return fail("%s can't start%s", r, trouble(seen))
+	case seen.Job.Status.Active == 0 && seen.Trouble != "":
+		return r.wait(seen, "its Job has no pod yet"+trouble(seen))
 	case seen.Job.Status.Active == 0:
 		return r.wait(seen, "its Job has no pod yet; `kubectl -n "+r.Namespace+" describe job "+r.JobName()+
 			"` shows why")
 	case seen.Trouble == "":
 		return r.wait(seen, "running")
-	case seen.PodsSeen && seen.PatienceLeft <= 0:
-		return fail("%s can't start%s", r, trouble(seen))
 	}
 	return r.wait(seen, "waiting for its pod"+trouble(seen))
 }

@@ -164,6 +164,9 @@ type Request struct {
 	By string `json:"by"`
 	// SpentSeconds is the part of the deadline that earlier, interrupted attempts have used.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
+	// ReportBlocked makes the activity return Built.Blocked as soon as the Job's pod is not created or does not start.
+	// The workflow publishes that and repeats the request.
+	ReportBlocked bool `json:"reportBlocked,omitempty"`
 }
 
 // Resolved is the commit of a branch.
@@ -182,6 +185,10 @@ type Built struct {
 	Log        string     `json:"log,omitempty"`
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+	// Blocked is set if the build has not ended because the Job's pod is not created or does not start, and says why.
+	// SpentSeconds is how much of the deadline it has used.
+	Blocked      string `json:"blocked,omitempty"`
+	SpentSeconds int64  `json:"spentSeconds,omitempty"`
 }
 
 // shownCommit is how many characters of a commit are shown to people.

@@ -222,7 +222,8 @@ func replacingMessage(req Request, seen Observed) string {
 	if seen.Lagging() {
 		updated = 0
 	}
-	text := fmt.Sprintf("%s, %d of %d %s", readyOf(seen), updated, seen.Replicas, pastTense(req.Operation))
+	text := fmt.Sprintf("%s, %d of %d %s", readyOf(seen)+unavailableNote(seen), updated, seen.Replicas,
+		pastTense(req.Operation))
 	if seen.terminating() && updated == seen.Replicas {
 		text += fmt.Sprintf(", %s still terminating", podsAre(*seen.Terminating))
 	}
@@ -250,7 +251,7 @@ func continueDeleting(req Request, seen Observed) workload.NextAction {
 	if len(old) > 0 || terminatingPods(seen) > 0 || alivePods(seen) < seen.Replicas || !seen.ready() ||
 		unavailablePods(seen) > 0 {
 		taken := max(0, seen.Replicas-int32(len(old))-max(0, seen.Replicas-alivePods(seen)))
-		d := wait(req, seen, fmt.Sprintf("%s, %d of %d %s", readyOf(seen), taken, seen.Replicas,
+		d := wait(req, seen, fmt.Sprintf("%s, %d of %d %s", readyOf(seen)+unavailableNote(seen), taken, seen.Replicas,
 			pastTense(req.Operation)))
 		d.WatchPods = true
 		return d

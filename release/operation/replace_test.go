@@ -289,7 +289,7 @@ func TestWait_EndsByPodStatusOrDeadline(t *testing.T) {
 			req.DeadlineSeconds = tc.deadline
 			seen := ours(running(3), operation.Original{Operation: plan.Start, Size: n(3), Requested: n(3),
 				Changed: true})
-			seen.Available, seen.Elapsed, seen.CreationProblem = 0, tc.elapsed, tc.trouble
+			seen.Available, seen.Elapsed, seen.Creation.Message = 0, tc.elapsed, tc.trouble
 			d := operation.Decide(req, with(seen, tc.pods...))
 			check(t, tc.reason, tc.want, d)
 			require.Equal(t, tc.again, d.RecheckAfter, tc.reason)
@@ -412,4 +412,38 @@ func TestRestart_IsNotRepeated_WhenStatusLags(t *testing.T) {
 	d := operation.Decide(req, seen)
 	require.Equal(t, workload.ActDone, d.Action, "once the status is current, the restart is complete")
 	require.Contains(t, d.Result.Message, "restarted: 3 of 3 pods are ready")
+}
+
+// "3 of 3 pods are ready" is no reason to wait: the sentence names what is missing.
+func TestWait_NamesWhatIsMissing_WhenPodsAreReady(t *testing.T) {
+	t.Parallel()
+	req := request(operation.KindDeployment, plan.Start, plan.Parallel)
+	seen := ours(running(3), operation.Original{Operation: plan.Start, Size: n(3), Requested: n(3)})
+	seen.Ready, seen.Available, seen.MinReadySeconds = 3, 1, 30
+	check(t, "a pod must be ready for a while", verdict{action: workload.ActWait, says: "1 of 3 pods are ready and " +
+		"available, 2 ready pods are not available yet: minReadySeconds is 30"}, operation.Decide(req, seen))
+	seen.Available, seen.Generation = 3, seen.ObservedGeneration+1
+	check(t, "the status is of an earlier spec", verdict{action: workload.ActWait,
+		says: "3 of 3 pods are ready, its controller has not seen the last change yet"}, operation.Decide(req, seen))
+}
+
+// A request that wants to know it gets what keeps the pods from coming, once it has lasted for a few seconds.
+func TestWait_ReportsWhatKeepsPodsFromComing(t *testing.T) {
+	t.Parallel()
+	req := request(operation.KindDeployment, plan.Start, plan.Parallel)
+	seen := ours(running(3), operation.Original{Operation: plan.Start, Size: n(3), Requested: n(3)})
+	seen.Available, seen.Creation.Message = 0, "exceeded quota"
+	seen.Elapsed, seen.StalledFor = 3*time.Second, 3*time.Second
+	require.Empty(t, operation.Decide(req, seen).Blocked, "the request does not ask for it")
+	req.ReportBlocked = true
+	d := operation.Decide(req, seen)
+	require.Empty(t, d.Blocked, "it may pass within seconds")
+	require.Equal(t, time.Second, d.RecheckAfter)
+	seen.StalledFor = 4 * time.Second
+	seen.Elapsed = seen.StalledFor
+	require.Equal(t, "its pods cannot be created: exceeded quota", operation.Decide(req, seen).Blocked)
+	seen.Creation.Message = ""
+	require.Contains(t, operation.Decide(req, with(seen, sick("p", "Unschedulable", 5*time.Second))).Blocked,
+		"pod p: Unschedulable")
+	require.Empty(t, operation.Decide(req, with(seen, sick("p", "Unschedulable", time.Second))).Blocked)
 }

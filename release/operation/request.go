@@ -99,6 +99,9 @@ type Request struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// SpentSeconds is how much of the deadline earlier, interrupted runs of the same operation have used.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
+	// ReportBlocked makes the activity return workload.Result.Blocked as soon as pods are not created or do not start.
+	// The workflow publishes that and repeats the request.
+	ReportBlocked bool `json:"reportBlocked,omitempty"`
 	// Package is the package that HTTP_UPLOAD_DEPLOY deploys, and COMPILE_DEPLOY if the build yields a package; nil
 	// otherwise.
 	Package *source.Package `json:"package,omitempty"`

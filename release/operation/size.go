@@ -59,6 +59,27 @@ func readyOf(seen Observed) string {
 	return fmt.Sprintf("%d of %d pods are ready", min(seen.Available, seen.Replicas), seen.Replicas)
 }
 
+// progressOf is readyOf for a job that waits. It names what is missing if that is not the readiness of pods.
+func progressOf(seen Observed) string {
+	text := readyOf(seen) + unavailableNote(seen)
+	switch {
+	case seen.Lagging():
+		return text + ", its controller has not seen the last change yet"
+	case seen.Available >= seen.Replicas && seen.terminating():
+		return text + fmt.Sprintf(", %s still terminating", podsAre(*seen.Terminating))
+	}
+	return text
+}
+
+// unavailableNote says that pods are ready, but not for long enough: readyOf counts available ones.
+func unavailableNote(seen Observed) string {
+	note := seen.UnavailableNote()
+	if note == "" || seen.MinReadySeconds == 0 {
+		return ""
+	}
+	return " and available, " + note
+}
+
 // beginStopping decides on the first step of STOP: scale to zero and remember the size.
 func beginStopping(req Request, seen Observed) workload.NextAction {
 	if seen.Replicas == 0 {
@@ -327,7 +348,7 @@ func continueSizing(req Request, seen Observed) workload.NextAction {
 	case restores && !seen.Lagging() && seen.Total > seen.Replicas:
 		return waitForEnd(req, seen)
 	case !seen.ready() || restores && seen.terminating():
-		return wait(req, seen, readyOf(seen)+targetNote(seen.Replicas, target)+note)
+		return wait(req, seen, progressOf(seen)+targetNote(seen.Replicas, target)+note)
 	case shrunk(req, seen) && !seen.PodsSeen:
 		return workload.Next(workload.ActReadPods, "check whether a pod beyond its size is left")
 	case shrunk(req, seen) && remainingPods(seen) > seen.Replicas:

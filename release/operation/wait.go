@@ -17,6 +17,9 @@ import (
 // wait decides whether to wait, to delete a stuck pod, or to fail: at the deadline, or earlier if a pod has a problem
 // that does not pass. progress describes how far the operation is: "2 of 3 pods are ready".
 func wait(req Request, seen Observed, progress string) workload.NextAction {
+	if req.scalesToZero() { // it needs no new pods
+		seen.Creation = workload.CreationFailure{}
+	}
 	job := workload.Waiting{Snapshot: seen.Snapshot, Workload: req.Workload, Progress: progress,
 		Deadline:  time.Duration(req.DeadlineSeconds) * time.Second,
 		CanFail:   func(p workload.Pod) bool { return canFailOperation(req, p) },
@@ -31,6 +34,14 @@ func wait(req Request, seen Observed, progress string) workload.NextAction {
 		return abort(req, seen, d.Failure)
 	case workload.ActWait:
 		d.Reason += blockingChange(seen)
+		in, troubled := job.ReportIn()
+		switch {
+		case !troubled || !req.ReportBlocked:
+		case in == 0:
+			d.Blocked = job.Explanation
+		case d.RecheckAfter == 0 || in < d.RecheckAfter:
+			d.RecheckAfter = in
+		}
 	}
 	return d
 }
@@ -87,10 +98,12 @@ func failureReason(req Request, seen Observed) string {
 	switch {
 	case seen.BlockedByBudget != "":
 		return seen.BlockedByBudget
+	case seen.Creation.Message != "":
+		return seen.Creation.String() + note
 	case reason != "":
 		return reason + note
-	case seen.CreationProblem != "":
-		return "its pods cannot be created: " + seen.CreationProblem + note
+	case seen.Creation.Unreadable:
+		return seen.Creation.String() + note
 	case note != "":
 		return note[2:]
 	case seen.Lagging():

@@ -168,6 +168,10 @@ const (
 	PathUpdateSurge           = "/spec/updateStrategy/rollingUpdate/maxSurge"
 )
 
+// PathPodManagement is the field of a StatefulSet that says whether its pods start one after the other, as a JSON
+// Pointer.
+const PathPodManagement = "/spec/podManagementPolicy"
+
 // Borrowable returns the settings that an operation may borrow.
 func (k Kind) Borrowable() []string {
 	switch {

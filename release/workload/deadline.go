@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -13,7 +14,7 @@ import (
 const PatienceLimit = 60 * time.Second
 
 // Waiting is a job that waits until the pods of a workload are as it needs them. Its Pods may include those of another
-// workload.
+// workload, and its Creation is that of the pods that it waits for.
 type Waiting struct {
 	Snapshot
 	Workload fmt.Stringer
@@ -27,35 +28,76 @@ type Waiting struct {
 	PodReason, Explanation string
 }
 
-// Next decides whether to wait or to fail: at the deadline, or earlier if a pod has a problem that does not pass.
+// Next decides whether to wait or to fail: at the deadline, or earlier if a pod has a problem that does not pass or
+// cannot be created.
 func (w Waiting) Next() NextAction {
 	expired := w.Elapsed >= w.Deadline
-	switch {
-	case !w.PodsSeen && expired:
-		return Next(ActReadPods, "the deadline has passed: read the pods' status")
-	case !w.PodsSeen:
-		return Next(ActWait, w.Progress)
+	creationLeft, creationEnds := w.Creation.PatienceLeft(w.Snapshot, w.Deadline)
+	uncreated := creationEnds && creationLeft <= 0
+	if !w.PodsSeen && (expired || uncreated) {
+		return Next(ActReadPods, "read the pods' status before it ends")
 	}
-	left, stuck := PatienceLimit, int32(0)
+	stuckLeft, stuck := w.stuck()
+	switch {
+	case uncreated:
+		return w.fail(w.Creation.String())
+	case stuck && stuckLeft <= 0 && w.Creation.Message != "":
+		return w.fail(cmp.Or(w.PodReason, w.Explanation))
+	case expired || stuck && stuckLeft <= 0:
+		return w.fail(w.Explanation)
+	}
+	d := Next(ActWait, w.Progress)
+	if reason := cmp.Or(w.Creation.reason(w.PodReason), w.PodReason); reason != "" {
+		d.Reason += ": " + reason
+	}
+	if stuck {
+		d.RecheckAfter = stuckLeft
+	}
+	if creationEnds && (!stuck || creationLeft < stuckLeft) {
+		d.RecheckAfter = creationLeft
+	}
+	return d
+}
+
+// fail ends the job.
+func (w Waiting) fail(why string) NextAction {
+	return Fail(failure.New(failure.WorkloadFailed, "%s: %s after %d s: %s", w.Workload, w.Progress,
+		int64(min(w.Elapsed, w.Deadline)/time.Second), why))
+}
+
+// stuck reports whether more pods are stuck than the job tolerates, and how long it still waits for them.
+func (w Waiting) stuck() (left time.Duration, is bool) {
+	left = PatienceLimit
+	n := int32(0)
 	for _, p := range w.Pods {
 		if p.Stuck() && w.CanFail(p) {
-			stuck++
+			n++
 			left = min(left, w.PatienceLeft(p, w.Deadline))
 		}
 	}
-	troubled := stuck > w.Tolerated
-	if expired || troubled && left <= 0 {
-		return Fail(failure.New(failure.WorkloadFailed, "%s: %s after %d s: %s", w.Workload, w.Progress,
-			int64(min(w.Elapsed, w.Deadline)/time.Second), w.Explanation))
+	return left, n > w.Tolerated
+}
+
+// ReportAfter is how long a problem that the cluster names may last before it is reported: many pass within seconds,
+// such as a quota while the pods that are being replaced end.
+const ReportAfter = 4 * time.Second
+
+// ReportIn returns in how long a problem of the pods has lasted for long enough to be reported while the job waits; is
+// is false if there is none. A stuck pod is reported at once.
+func (w Waiting) ReportIn() (in time.Duration, is bool) {
+	if _, stuck := w.stuck(); stuck {
+		return 0, true
 	}
-	d := Next(ActWait, w.Progress)
-	if w.PodReason != "" {
-		d.Reason += ": " + w.PodReason
+	lasted := time.Duration(-1)
+	if w.Creation.Reported() {
+		lasted = w.Creation.lasted(w.Snapshot)
 	}
-	if troubled {
-		d.RecheckAfter = left
+	for _, p := range w.Pods {
+		if p.Severity() == blocked && w.CanFail(p) {
+			lasted = max(lasted, min(w.StalledFor, w.Now.Sub(p.Since)))
+		}
 	}
-	return d
+	return max(ReportAfter-lasted, 0), lasted >= 0
 }
 
 // Rank returns a rank by what holds, the most important first.
@@ -85,17 +127,28 @@ type Progress struct {
 	Message string `json:"message,omitempty"`
 	// Held means that the operation has held the workload.
 	Held bool `json:"held,omitempty"`
+	// Blocked means that an event has reported why pods are not created.
+	Blocked bool `json:"blocked,omitempty"`
 	// Ending is the result that is returned once the last write is done.
 	Ending *Ending `json:"ending,omitempty"`
 	// Data is the result that a rollout's activity returns once its last write is done, as JSON.
 	Data json.RawMessage `json:"data,omitempty"`
 	// Modified means that a traffic change has written something.
 	Modified bool `json:"modified,omitempty"`
-	// Updated and UpdatedReady are the last counted numbers of new pods of a rollout: all, and ready ones.
+	// Updated and UpdatedReady are the last counted numbers of new pods: all, and ready ones.
 	Updated      *int32 `json:"updated,omitempty"`
 	UpdatedReady *int32 `json:"updatedReady,omitempty"`
 	// LastChangeSeconds is how much of the deadline was used when these numbers last changed.
 	LastChangeSeconds float64 `json:"movedSeconds,omitempty"`
+}
+
+// RecordPods records the numbers of new pods, and reports whether they have changed since they were last recorded.
+func (p *Progress) RecordPods(updated, ready int32) (changed bool) {
+	changed = p.UpdatedReady != nil && (*p.Updated != updated || *p.UpdatedReady != ready)
+	if p.Updated, p.UpdatedReady = &updated, &ready; changed {
+		p.LastChangeSeconds = p.ElapsedSeconds
+	}
+	return changed
 }
 
 // StalledFor returns how long the numbers of pods have not changed.

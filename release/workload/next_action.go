@@ -51,6 +51,9 @@ type NextAction struct {
 	WatchPods bool
 	// RecheckAfter is the time after which the pods are read again even if nothing changed; 0: never.
 	RecheckAfter time.Duration
+	// Blocked is what keeps the pods from coming, once it has lasted for long enough to be reported; "" before, and if
+	// the request does not want to know it.
+	Blocked string
 	// Result and Failure are the outcome of an operation that ends with this action (after its write, if any).
 	Result  *Result
 	Failure *failure.Error
@@ -156,6 +159,10 @@ type Result struct {
 	// Message is a sentence on what was done: "started: 3 of 3 pods are ready", "nothing to do: …".
 	Message string `json:"message"`
 	Changed bool   `json:"changed"`
+	// Blocked is set if the operation has not ended because pods are not created or do not start, and says why.
+	// SpentSeconds is how much of the deadline it has used.
+	Blocked      string `json:"blocked,omitempty"`
+	SpentSeconds int64  `json:"spentSeconds,omitempty"`
 	revision.Change
 }
 

@@ -2,7 +2,10 @@ package workload
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
+
+	"slipway.io/slipway/release/phrase"
 )
 
 // Budget is a PodDisruptionBudget that covers a workload's pods: its name, and how many of them it currently allows to
@@ -27,11 +30,13 @@ type Snapshot struct {
 	Ready     int32
 	Available int32
 	Updated   int32
+	// MinReadySeconds is how long a pod must be ready until it counts as available.
+	MinReadySeconds int32
 	// Settings are the current values of the fields that may be borrowed, by JSON Pointer; a field that is not set is
 	// absent.
 	Settings map[string]json.RawMessage
-	// CreationProblem is the reason in the workload's status why pods cannot be created, "" if there is none.
-	CreationProblem string
+	// Creation is why pods are not created, as the cluster reports it.
+	Creation CreationFailure
 	// Pods are the workload's own pods; they are set only if PodsSeen.
 	Pods     []Pod
 	PodsSeen bool
@@ -40,9 +45,23 @@ type Snapshot struct {
 	BlockedByBudget string
 	// Elapsed is how much of the deadline is used.
 	Elapsed time.Duration
-	// StalledFor is how long the numbers of a rollout's pods have not changed.
+	// StalledFor is how long the numbers of the new pods have not changed.
 	StalledFor time.Duration
 	Now        time.Time
+}
+
+// UnavailableNote says how many of the ready pods the workload's controller does not count as available, and why; "" if
+// it counts all of them. It names what a job waits for whose pods are all ready.
+func (s Snapshot) UnavailableNote() string {
+	n := min(s.Ready, s.Replicas) - min(s.Available, s.Replicas)
+	if n <= 0 {
+		return ""
+	}
+	why := fmt.Sprintf("minReadySeconds is %d", s.MinReadySeconds)
+	if s.MinReadySeconds == 0 {
+		why = "its controller does not count them yet, for example during an in-place update"
+	}
+	return phrase.CountOf(int(n), "ready pod is", "ready pods are") + " not available yet: " + why
 }
 
 // Lagging reports whether the workload's controller has not yet observed the newest spec, so that the status describes

@@ -263,8 +263,13 @@ func (f *finish) allPodsReady() (progress string, complete bool) {
 	if left > 0 {
 		progress += fmt.Sprintf(", %d others are left", left)
 	}
-	if seen.Lagging() || f.aim.Hash == "" && seen.Replicas > 0 {
-		return progress, false
+	switch note := seen.UnavailableNote(); {
+	case seen.Lagging():
+		return progress + ", its controller has not seen the last change yet", false
+	case f.aim.Hash == "" && seen.Replicas > 0:
+		return progress + ", its controller has not made the revision yet", false
+	case note != "" && ready >= seen.Replicas:
+		progress += ", " + note
 	}
 	least := min(total, ready, seen.Available)
 	return progress, least >= seen.Replicas && left == 0 && seen.Total <= seen.Replicas

@@ -196,3 +196,29 @@ func TestFinish_ReportsVersion_OfReleasedWorkload(t *testing.T) {
 		}
 	}
 }
+
+// "4 of 4 pods are ready" is no reason to wait: the sentence names what is missing.
+func TestFinish_NamesWhatIsMissing_WhenAllPodsAreReady(t *testing.T) {
+	t.Parallel()
+	w, tech := partlyNew(t)
+	req := rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: rollout.SideNew,
+		Template: newTemplate}
+	runToEnd(t, w, func() pods.NextAction { return pods.Finish(tech, req, w.observe()) })
+	for reason, c := range map[string]struct {
+		change func(*pods.Observed)
+		says   string
+	}{
+		"pods must be ready for a while": {func(seen *pods.Observed) { seen.Available, seen.MinReadySeconds = 1, 30 },
+			"3 ready pods are not available yet: minReadySeconds is 30"},
+		"a controller updates pods in place": {func(seen *pods.Observed) { seen.Available, seen.MinReadySeconds = 3, 0 },
+			"1 ready pod is not available yet: its controller does not count them yet"},
+		"its status is of an earlier spec": {func(seen *pods.Observed) { seen.Generation++ },
+			"its controller has not seen the last change yet"},
+	} {
+		seen := w.observe()
+		c.change(&seen)
+		d := pods.Finish(tech, req, seen)
+		require.Equal(t, workload.ActWait, d.Action, reason)
+		require.Contains(t, d.Reason, "finalising to new: 4 of 4 pods of the new version are ready, "+c.says, reason)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
@@ -403,17 +404,38 @@ func (m *move) finalWrite(w *workload.Write, reason string) NextAction {
 
 func (m *move) wait(text string) NextAction {
 	progress := m.progress()
+	if text == "" && m.task.Target > 0 && m.task.Ready >= m.task.Target {
+		text = m.missing()
+	}
 	if text != "" {
 		progress += ", " + text
 	}
 	m.numbers.Message = progress
-	d := waitOrFail(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
-	troubled := d.RecheckAfter > 0 // a pod has a problem that may pass
+	job := waiting(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
+	d := next(job.Next())
+	if d.Action != workload.ActWait {
+		return d
+	}
+	in, troubled := job.ReportIn()
 	late := m.seen.PodsSeen && m.seen.StalledFor >= min(deadlineOf(m.req.Subject)/2, reportStuckAfter)
-	if troubled || late {
+	switch {
+	case troubled && in == 0 || late:
 		return m.reportStuck(d, explain(m.seen, m.task.Aim.Hash))
+	case troubled && m.req.ReportStuck && (d.RecheckAfter == 0 || in < d.RecheckAfter):
+		d.RecheckAfter = in
 	}
 	return d
+}
+
+// missing names what a move waits for whose number of new pods is reached.
+func (m *move) missing() string {
+	switch {
+	case m.task.Ready < m.task.Total:
+		return phrase.CountOf(int(m.task.Total-m.task.Ready), "more is", "more are") + " not ready yet"
+	case m.seen.Saved.Style != strategy.StyleBlueGreen && desiredPods(m.seen) > m.task.Size:
+		return "pods that they replace are still to be removed"
+	}
+	return "its controller has not finished the change yet"
 }
 
 // reportStuckAfter is how long pods may make no progress before the move is reported as stuck, in any status; half the

@@ -173,23 +173,47 @@ func deadlineOf(s rollout.Subject) time.Duration {
 // waitOrFail waits on or fails: at the deadline, or earlier if a pod of the target version has a problem that does not
 // pass. hash is that version's, progress describes how far it is.
 func waitOrFail(s rollout.Subject, seen Observed, hash, progress string, tolerated int32) NextAction {
+	return next(waiting(s, seen, hash, progress, tolerated).Next())
+}
+
+// waiting returns the job that waits for the pods of a version.
+func waiting(s rollout.Subject, seen Observed, hash, progress string, tolerated int32) workload.Waiting {
 	job := workload.Waiting{Snapshot: seen.Snapshot, Workload: s.Workload, Progress: progress, Deadline: deadlineOf(s),
 		CanFail: func(p workload.Pod) bool { return p.Revision == hash }, Tolerated: tolerated,
 		PodReason: podStatusReason(seen, hash), Explanation: explain(seen, hash)}
-	job.Pods = seen.allPods()
-	return next(job.Next())
+	job.Pods, job.Creation = seen.allPods(), seen.creationFailure(hash)
+	return job
 }
 
-// explain returns the best available explanation: a pod's status reason, else the workload's, else where to look.
+// creationFailure returns why pods of a version, by the value of its pods' revision label, are not created. A
+// ReplicaSet reports that itself: the condition of its Deployment may be about another version, and is not updated
+// while the Deployment is paused.
+func (o Observed) creationFailure(hash string) workload.CreationFailure {
+	if o.Extra != nil && hash == o.Extra.Hash {
+		failure := o.Extra.Creation
+		failure.Of = o.Extra.Name
+		return failure
+	}
+	if r, there := o.newest(func(r Revision) bool { return r.HasCounts && r.Hash == hash }); there {
+		return r.Creation
+	}
+	return o.Creation
+}
+
+// explain returns the best available explanation: why pods are not created, else a pod's status reason, else the
+// workload's, else where to look.
 func explain(seen Observed, hash string) string {
-	reason := podStatusReason(seen, hash)
+	reason, creation := podStatusReason(seen, hash), seen.creationFailure(hash)
+	if newest, _ := seen.newest(func(Revision) bool { return true }); hash == "" && !creation.Reported() {
+		creation = newest.Creation
+	}
 	switch {
+	case creation.Message != "":
+		return creation.String()
 	case reason != "":
 		return reason
-	case seen.CreationProblem != "":
-		return "its pods cannot be created: " + seen.CreationProblem
-	case seen.Extra != nil && seen.Extra.CreationProblem != "":
-		return "the pods of " + seen.Extra.Name + " cannot be created: " + seen.Extra.CreationProblem
+	case creation.Unreadable:
+		return creation.String()
 	case seen.Lagging():
 		return "its controller has not processed the change: is it running?"
 	case paused(seen):

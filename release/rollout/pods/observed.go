@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -87,6 +89,8 @@ type Revision struct {
 	Total     int32
 	Ready     int32
 	Available int32
+	// Creation is why the revision's pods are not created, if it reports that itself, as a ReplicaSet does.
+	Creation workload.CreationFailure
 	// Rest is the annotation rollout.AnnotationSettled, which a Deployment's controller copies to its newest
 	// ReplicaSet; "" when it is absent.
 	Rest string
@@ -159,6 +163,20 @@ func (o Observed) Count(r Revision) (total, ready int32) {
 	}
 	are := func(p workload.Pod) bool { return p.Revision == r.Hash && r.Hash != "" && p.Alive() }
 	return o.CountPods(are), o.CountPods(func(p workload.Pod) bool { return are(p) && p.Ready })
+}
+
+// LacksPods reports whether pods are missing that the workload's controller should have created by now: of the size, or
+// of a move's target. A ReplicaSet reports itself why its pods are missing; then only the ReplicaSet may be missing.
+func (o Observed) LacksPods(numbers rollout.MoveResult) bool {
+	if !o.PodsSeen || o.Lagging() {
+		return false
+	}
+	if slices.ContainsFunc(o.Revisions, func(r Revision) bool { return r.HasCounts }) {
+		return numbers.CanaryHash == "" && numbers.Target > 0 && o.Extra == nil
+	}
+	ordered := string(o.Settings[workload.PathPodManagement]) == `"`+string(appsv1.OrderedReadyPodManagement)+`"`
+	settled := o.CountPods(func(p workload.Pod) bool { return p.Ready && !p.Deleting }) == int32(len(o.Pods))
+	return o.Snapshot.LacksPods(ordered) || settled && numbers.Updated < numbers.Target
 }
 
 // settingsToWrite returns the settings that differ from what the workload has.
