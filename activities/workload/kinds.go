@@ -125,6 +125,19 @@ func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.Ra
 	return settings
 }
 
+// progressOf is what a Deployment says about its own update.
+func progressOf(o *unstructured.Unstructured) (p pods.ProgressOf) {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		if condition, _ := c.(map[string]any); condition["type"] == pods.ConditionProgressing {
+			p.Reason, _ = condition["reason"].(string)
+			message, _ := condition["message"].(string)
+			p.Message = kube.Line(message)
+		}
+	}
+	return p
+}
+
 // replicaFailure is the controller's message about pods that it cannot create.
 func replicaFailure(o *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")

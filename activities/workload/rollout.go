@@ -280,7 +280,7 @@ func (t *rolloutJob) carryOutWrite(ctx context.Context, l *snapshot, d pods.Next
 		return attempt.Next{}, err
 	}
 	t.lastRead.known = after
-	if d.Begun != nil && !moves { // the claim alone does not affect its revisions
+	if d.Begun != nil && d.Write.Template == nil { // the claim alone does not affect its revisions
 		t.lastRead.revisions = l.kept
 	}
 	if !d.Ends {

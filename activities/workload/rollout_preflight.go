@@ -72,6 +72,8 @@ type rolloutPreflight struct {
 	// begun is when the checks began of which this is one: they share what is read since.
 	begun  time.Time
 	result rollout.PreflightResult
+	// hung is the workload's own update over which the release begins.
+	hung pods.HungUpdate
 }
 
 // labelsAge is how old the labels of the namespace may be.
@@ -191,6 +193,7 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 	if reason := pods.RefusalReason(t.tech, p.req.Subject, l.seen); reason != "" && (!earlier || stays) {
 		return p.refuse("workloadRef", "%s", reason)
 	}
+	before := len(p.result.Refusals)
 	p.result.Replicas = l.seen.Replicas
 	if t.tech.CountsPods() {
 		for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
@@ -201,7 +204,9 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 	}
 	if !earlier {
 		p.result.Template = l.seen.Template
-		p.result.Unsettled = pods.UnsettledReason(t.tech, p.req.Subject, l.seen)
+		if err := p.ownUpdate(ctx, t, l); err != nil || len(p.result.Refusals) > before {
+			return err
+		}
 	}
 	if step, reason := pods.StepRefusal(t.tech, p.req.Strategy.Steps, l.seen.Replicas); reason != "" {
 		return p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), "%s", reason)
@@ -215,6 +220,30 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 		}
 	}
 	return p.change(ctx, t, l)
+}
+
+// ownUpdate checks the update that the workload's own controller may be making: the release waits for one that goes on,
+// and begins over one that hangs.
+func (p *rolloutPreflight) ownUpdate(ctx context.Context, t *rolloutJob, l *snapshot) error {
+	p.result.Unsettled = pods.UnsettledReason(t.tech, p.req.Subject, l.seen)
+	if !pods.MayHang(l.seen) {
+		return nil
+	}
+	if !l.seen.PodsSeen {
+		if err := t.withPods(ctx, l); err != nil {
+			return err
+		}
+	}
+	u, hangs := pods.Hung(t.tech, l.seen)
+	switch {
+	case !hangs:
+		return nil
+	case u.Unknown:
+		return p.refuse("workloadRef", "%s", u.Refusal(p.req.Subject, l.seen))
+	}
+	p.result.Unsettled, p.hung = "", u
+	p.notice("%s", u.Notice(p.req.Subject))
+	return nil
 }
 
 // checkExtraName checks that the extra workload's name is free. That of an earlier release is deleted when that release
@@ -271,7 +300,14 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		p.result.Predicted = &rollout.PredictedTemplate{Template: pods.Digest(template), UID: l.seen.UID,
 			From: l.seen.Template}
 	}
+	serves := p.hung.Stable.Template != "" && pods.Digest(template) == p.hung.Stable.Template
 	switch saved := l.seen.Saved; {
+	case serves && operation.VersionOf(p.req.Change) != nil:
+		return p.refuse(field, "%s: that version serves while its own update hangs: go back to it with `kubectl rollout "+
+			"undo`, or deploy another one", p.req.Workload)
+	case serves:
+		p.notice("%s: that is the version that serves already: the release has no steps, and brings all pods back to it",
+			p.req.Workload)
 	case saved == nil && pods.Digest(template) == l.seen.Template:
 		p.result.AlreadyDeployed = true
 		return p.refuse(field, "%s is of that version already: the change changes nothing", p.req.Workload)

@@ -113,7 +113,8 @@ func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
 		seen.Next = pods.Digest(next)
 	}
 	seen.Now, seen.Repairer = t.a.options.Now(), t.a.repairer(o)
-	seen.Update = text(o, "status", "updateRevision")
+	seen.Update, seen.Current = text(o, "status", "updateRevision"), text(o, "status", "currentRevision")
+	seen.Progress = progressOf(o)
 	if raw := rollout.SavedOn(o.GetLabels(), annotations); raw != "" {
 		saved, err := pods.ReadSaved(t.subject.Workload.WorkloadRef, raw)
 		if err != nil {
