@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
