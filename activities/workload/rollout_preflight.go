@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
@@ -177,6 +178,8 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	return p.check(ctx, t, l)
 }
 
+// check checks a workload that exists. It goes on after a refusal wherever another one may follow: all of them are
+// reported at once.
 func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	if recalled, kept := l.seen.RecalledRevision(); kept {
 		p.result.Revision = &strategy.Revision{Template: recalled.Template, Name: recalled.Name,
@@ -190,10 +193,12 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 	// refused then as well
 	stays := l.seen.Deleting || l.seen.SavedProblem != "" || l.seen.Saved != nil && l.seen.Replicas == 0
 	p.result.Frozen = l.seen.Saved != nil && l.seen.Claim == ""
+	refused := len(p.result.Refusals)
 	if reason := pods.RefusalReason(t.tech, p.req.Subject, l.seen); reason != "" && (!earlier || stays) {
-		return p.refuse("workloadRef", "%s", reason)
+		if _ = p.refuse("workloadRef", "%s", reason); stays {
+			return nil
+		}
 	}
-	before := len(p.result.Refusals)
 	p.result.Replicas = l.seen.Replicas
 	if t.tech.CountsPods() {
 		for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
@@ -204,19 +209,21 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 	}
 	if !earlier {
 		p.result.Template = l.seen.Template
-		if err := p.ownUpdate(ctx, t, l); err != nil || len(p.result.Refusals) > before {
+	}
+	if !earlier && len(p.result.Refusals) == refused {
+		if err := p.ownUpdate(ctx, t, l); err != nil {
 			return err
 		}
 	}
 	if step, reason := pods.StepRefusal(t.tech, p.req.Strategy.Steps, l.seen.Replicas); reason != "" {
-		return p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), "%s", reason)
+		_ = p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), "%s", reason)
 	}
 	if p.req.Strategy.Style == strategy.StyleCanary {
 		if err := p.checkExtraName(ctx, t, l); err != nil {
 			return err
 		}
 		if err := t.admitMetadata(templateOf(l.object), p.req.Strategy.PatchPodTemplateMetadata); err != nil {
-			return p.refuse("strategy.canary.patchPodTemplateMetadata", "%s", err)
+			_ = p.refuse("strategy.canary.patchPodTemplateMetadata", "%s", err)
 		}
 	}
 	return p.change(ctx, t, l)
@@ -272,6 +279,9 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		if err := t.admitChange(ctx, l); err != nil {
 			return p.refuse(fieldOf(p.req.Change), "%s", err)
 		}
+		if template, err := t.declaredTemplate(l); err == nil {
+			p.req.PodLabels = labelsOf(template)
+		}
 		return nil
 	}
 	field := fieldOf(p.req.Change)
@@ -296,6 +306,7 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	if err != nil {
 		return err
 	}
+	p.req.PodLabels = labelsOf(template)
 	if l.seen.Saved == nil && operation.VersionOf(p.req.Change) == nil {
 		p.result.Predicted = &rollout.PredictedTemplate{Template: pods.Digest(template), UID: l.seen.UID,
 			From: l.seen.Template}
@@ -316,6 +327,15 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 			"earlier release back instead", p.req.Workload)
 	}
 	return nil
+}
+
+// labelsOf are the labels that a pod template gives its pods, not nil.
+func labelsOf(template map[string]any) map[string]string {
+	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	return labels
 }
 
 // fieldOf is the field of a request with the change, "" if there is none.

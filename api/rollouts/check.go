@@ -72,15 +72,19 @@ func (s *rolloutStart) classify(found *rollout.PreflightResult) (problems []sche
 // findings returns the preflight result of the party's worker.
 func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, error) {
 	check, refusal, err := NewPreflight(ctx, s.Backend, s.request.Spec, s.queue)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case refusal != "":
-		return nil, s.refused(schema.FieldProblem{Field: "strategy.trafficRoutingRef", Reason: refusal})
+	}
+	var shared []rollout.Refusal
+	if refusal != "" {
+		shared = []rollout.Refusal{{Field: "strategy.trafficRoutingRef", Reason: refusal}}
 	}
 	asking := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started",
 		Summary: "can " + s.key.String() + " be carried out?"}
 	outcome, err := asking.CheckRollout(ctx, check)
+	if shared != nil && (err != nil || outcome.Rollout == nil) { // what is known refuses it, whatever the party can't say
+		return &rollout.PreflightResult{Refusals: shared}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -88,23 +92,24 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 		return nil, s.Unreachable(ctx, asking.Refusal, backend.UnreachableParty{Name: s.key.party, Queue: s.queue,
 			Reason: outcome.Unreachable})
 	}
+	outcome.Rollout.Refusals = append(shared, outcome.Rollout.Refusals...)
 	return outcome.Rollout, nil
 }
 
-// NewPreflight returns the check of a rollout by its party's worker. refusal is the reason why the TrafficRouting that
+// NewPreflight returns the check of a rollout by its party's worker, of everything that can be checked. refusal is the reason why the TrafficRouting that
 // its strategy refers to cannot be used.
 func NewPreflight(ctx context.Context, b *backend.Backend, spec strategy.Spec,
 	queue string) (check workflows.RolloutPreflight, refusal string, err error) {
 	shared, refusal, err := findShared(ctx, b, spec)
-	if err != nil || refusal != "" {
-		return check, refusal, err
+	if err != nil {
+		return check, "", err
 	}
 	engine, err := b.Home.Engine(ctx)
 	return workflows.RolloutPreflight{Party: spec.Party, Queue: queue, Request: rollout.PreflightRequest{
 		Strategy: spec.Strategy, Change: spec.Change, Shared: shared,
 		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
 			Claim: workload.Holder{Engine: engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
-			UnreachableBudgetSeconds: b.BudgetSeconds()}}}, "", err
+			UnreachableBudgetSeconds: b.BudgetSeconds()}}}, refusal, err
 }
 
 // findShared reads the TrafficRouting that a rollout's strategy refers to; nil if it refers to none.

@@ -60,6 +60,9 @@ type PreflightRequest struct {
 	Shared *SharedTraffic `json:"shared,omitempty"`
 	// Build is what a plan builds first; nil for other releases.
 	Build *build.Order `json:"build,omitempty"`
+	// PodLabels are the labels of the new version's pod template, as the party's worker finds them; nil while they are
+	// not known. They are not sent.
+	PodLabels map[string]string `json:"-"`
 }
 
 // SharedTraffic is what a TrafficRouting asks for: its routings, used without canary Services.
