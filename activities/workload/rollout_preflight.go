@@ -320,7 +320,7 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		p.notice("%s: that is the version that serves already: the release has no steps, and brings all pods back to it",
 			p.req.Workload)
 	case saved == nil && pods.Digest(template) == l.seen.Template:
-		p.result.AlreadyDeployed = true
+		p.result.AlreadyDeployed = len(p.result.Refusals) == 0
 		return p.refuse(field, "%s is of that version already: the change changes nothing", p.req.Workload)
 	case saved != nil && pods.Digest(template) == saved.StableTemplate:
 		return p.refuse(field, "%s is rolled back to that very version first: the change changes nothing, roll the "+

@@ -2,6 +2,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,6 +146,7 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 			wrong = append(wrong, refusal)
 		}
 	}
+	slices.SortStableFunc(wrong, func(a, b strictyaml.FieldError) int { return cmp.Compare(a.Item, b.Item) })
 	result.Errors = problem.Fields(wrong)
 	result.Warnings = append(result.Warnings, x.warnings...)
 	result.Valid = len(result.Errors) == 0
