@@ -31,6 +31,7 @@ func (a *Activities) BeginMoving(ctx context.Context, req rollout.BeginRequest,
 	first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
 	d, err := a.rollout(ctx, req.Subject, req.Strategy.Style, func(t *rolloutJob) {
 		t.beginning, t.change, t.addedMetadata = true, req.Change, req.Strategy.PatchPodTemplateMetadata
+		t.served = req.Served
 		t.decide = func(seen pods.Observed) pods.NextAction {
 			if t.claimAlone {
 				return pods.Begin(t.tech, req, seen)
@@ -97,6 +98,8 @@ type rolloutJob struct {
 	// pod template.
 	beginning     bool
 	addedMetadata *strategy.PodMetadata
+	// served is the revision that a record calls Healthy; nil where that is not known.
+	served *strategy.Revision
 	// claimAlone is true when the claim is taken by a write of its own, because the cluster refused it together with
 	// the first write of the Move.
 	claimAlone bool

@@ -135,7 +135,8 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	oneOf := func(kinds []workload.Kind) string {
 		return workload.Join(phrase.Each(kinds, workload.Kind.Name), " or ")
 	}
-	t := &rolloutJob{job: p.a.reader(w), subject: p.req.Subject, style: style, change: p.req.Change}
+	t := &rolloutJob{job: p.a.reader(w), subject: p.req.Subject, style: style, change: p.req.Change,
+		served: p.req.Served}
 	if !t.kind.Known() {
 		return p.refuse("workloadRef", "%s %s cannot be rolled out: use a %s", w.WorkloadRef.APIVersion,
 			w.WorkloadRef.Kind, oneOf(workload.Kinds))
@@ -246,6 +247,7 @@ func (p *rolloutPreflight) ownUpdate(ctx context.Context, t *rolloutJob, l *snap
 	case !hangs:
 		return nil
 	case u.Unknown:
+		p.result.StableUnknown = true
 		return p.refuse("workloadRef", "%s", u.Refusal(p.req.Subject, l.seen))
 	}
 	p.result.Unsettled, p.hung = "", u

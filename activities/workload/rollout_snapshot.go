@@ -108,7 +108,7 @@ func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
 	if t.change.Declared != nil {
 		seen.Declared = t.change.Declared.Template
 	}
-	seen.Recalled = t.change.Revision
+	seen.Recalled, seen.Served = t.change.Revision, t.served
 	if next := nextTemplate(o); next != nil {
 		seen.Next = pods.Digest(next)
 	}

@@ -17,6 +17,7 @@ import (
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/history"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/trafficrouting"
@@ -69,12 +70,34 @@ func (s *rolloutStart) classify(found *rollout.PreflightResult) (problems []sche
 	return problems, append(warnings, spec.Strategy.Warnings(spec.Workload(), found.Replicas)...)
 }
 
-// findings returns the preflight result of the party's worker.
+// findings returns the preflight result of the party's worker. If no pod shows which revision is the stable one, the
+// worker is asked again with the one that the newest Healthy record of the name shows.
 func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, error) {
+	found, err := s.ask(ctx)
+	if err != nil || !found.StableUnknown || s.served != nil {
+		return found, err
+	}
+	records, err := s.Home.ListRecords(ctx, s.key.labels())
+	if err != nil {
+		return nil, err
+	}
+	past, err := newHistory(s.Handlers, s.key, records).all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.served = history.LastHealthy(byWorkload(past)[s.request.Spec.WorkloadRef]); s.served == nil {
+		return found, nil
+	}
+	return s.ask(ctx)
+}
+
+// ask asks the party's worker.
+func (s *rolloutStart) ask(ctx context.Context) (*rollout.PreflightResult, error) {
 	check, refusal, err := NewPreflight(ctx, s.Backend, s.request.Spec, s.queue)
 	if err != nil {
 		return nil, err
 	}
+	check.Request.Served = s.served
 	var shared []rollout.Refusal
 	if refusal != "" {
 		shared = []rollout.Refusal{{Field: "strategy.trafficRoutingRef", Reason: refusal}}

@@ -124,7 +124,7 @@ func (o Observed) updateTrouble(to Revision) string {
 
 // stableBeside returns the revision that serves while the update to another one hangs. out is how many pods that update
 // may take out. In this order: the newest older revision whose pods are ready in the size less those; the one with most
-// ready pods; and if the update takes out all pods at once, the one before it.
+// ready pods; if the update takes out all pods at once, the one before it; and the one that a record calls Healthy.
 func stableBeside(seen Observed, to Revision, out int32) (stable Revision, known bool) {
 	older := func(r Revision) bool { return r.Name != to.Name }
 	ready := func(r Revision) int32 {
@@ -145,6 +145,8 @@ func stableBeside(seen Observed, to Revision, out int32) (stable Revision, known
 	switch before, there := seen.RevisionByName(seen.Current); {
 	case most > 0:
 		return stable, true
+	case out < seen.Replicas && seen.Served != nil:
+		return seen.kept(*seen.Served)
 	case out < seen.Replicas:
 		return Revision{}, false
 	case there && older(before):
@@ -174,8 +176,9 @@ func (u HungUpdate) Refusal(s rollout.Subject, seen Observed) string {
 		}
 		list = append(list, fmt.Sprintf("%s: %d of %d pods ready", named(r), ready, total))
 	}
-	return fmt.Sprintf("%s, and no revision has a ready pod, so that none can be the stable one (%s). Bring one of "+
-		"them to serve first, for example with `kubectl rollout undo`, then start the rollout", u.what(s),
+	return fmt.Sprintf("%s, no revision has a ready pod, and no record of a Healthy release names one, so that none can "+
+		"be the stable one (%s). Bring one of them to serve first, for "+
+		"example with `kubectl rollout undo`, then start the rollout", u.what(s),
 		strings.Join(list, "; "))
 }
 

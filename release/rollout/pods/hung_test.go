@@ -75,6 +75,10 @@ func TestHung_NamesStableRevision_ByKind(t *testing.T) {
 		{"as many ready pods of both: the older one", deploymentPartition{}, true, 4, []counted{{2, 2}, {3, 2}}, nil,
 			"r1"},
 		{"none is ready: none can be named", deploymentPartition{}, true, 4, []counted{{3, 0}, {2, 0}}, nil, "?"},
+		{"none is ready: the one that a record calls Healthy", deploymentPartition{}, true, 4,
+			[]counted{{0, 0}, {3, 0}, {2, 0}}, func(o *Observed) { o.Served = &strategy.Revision{Template: "tr1"} }, "r1"},
+		{"whose revision is still kept", deploymentPartition{}, true, 4, []counted{{3, 0}, {2, 0}},
+			func(o *Observed) { o.Served = &strategy.Revision{Template: "t-pruned", Name: "pruned"} }, "?"},
 		{"Recreate takes out all pods: the one before the update", deploymentPartition{}, true, 2,
 			[]counted{{0, 0}, {0, 0}, {2, 0}}, func(o *Observed) {
 				o.Settings[pathStrategy] = json.RawMessage(`{"type":"Recreate"}`)

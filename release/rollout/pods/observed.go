@@ -33,6 +33,8 @@ type Observed struct {
 	Declared, Next string
 	// Recalled is the earlier revision that the request returns to; nil for any other change.
 	Recalled *strategy.Revision
+	// Served is the revision that the newest Healthy record of the rollout names, nil if that was not needed so far.
+	Served *strategy.Revision
 	// ExtraStatus is rollout.AnnotationExtraStatus, "" when it is absent.
 	ExtraStatus string
 	// Busy is workload.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
@@ -212,10 +214,15 @@ func (o Observed) RecalledRevision() (Revision, bool) {
 	if o.Recalled == nil {
 		return Revision{}, false
 	}
-	if r, there := o.RevisionByTemplate(o.Recalled.Template); there {
+	return o.kept(*o.Recalled)
+}
+
+// kept returns a recorded revision, by its template or else by its name; false if the cluster no longer keeps it.
+func (o Observed) kept(recorded strategy.Revision) (Revision, bool) {
+	if r, there := o.RevisionByTemplate(recorded.Template); there {
 		return r, true
 	}
-	return o.RevisionByName(o.Recalled.Name)
+	return o.RevisionByName(recorded.Name)
 }
 
 // maxKeptNamed is how many revisions a refusal names.
