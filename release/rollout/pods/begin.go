@@ -98,7 +98,8 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 func beginFree(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	reason := UnsettledReason(tech, req.Subject, seen)
 	// while it waits, the pods are read from time to time
-	if !seen.PodsSeen && (reason == "" || req.Unsettled != rollout.UnsettledWait) && MayHang(seen) {
+	waits := reason != "" && req.Unsettled == rollout.UnsettledWait && len(seen.Held) == 0
+	if !seen.PodsSeen && !waits && MayHang(seen) {
 		return readPods("read whether its own update hangs")
 	}
 	u, hangs := Hung(tech, seen)

@@ -263,6 +263,9 @@ func TestBegin_KeepsDeclaredTemplate_WhenOwnUpdateHangs(t *testing.T) {
 	require.Equal(t, "settle", d.Write.Step, d.Reason)
 	require.Equal(t, "r1", d.Write.Template.Revision, "not to the version that hangs")
 	require.Equal(t, rollout.AnnotationNext, d.Write.KeepTemplate)
+	unread := seen
+	unread.Pods, unread.PodsSeen = nil, false
+	require.Equal(t, workload.ActReadPods, Begin(extra, req, unread).Action, "which one is not known without its pods")
 
 	// back to the version that serves: there is nothing to go through
 	seen.Template, seen.Declared = "tr1", "tr1"
