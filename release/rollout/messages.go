@@ -161,6 +161,8 @@ type BeginResult struct {
 	// Adopted is what an earlier release left on the workload. Only the claim was taken: finalise it to stable, then
 	// begin again.
 	Adopted *Adopted `json:"adopted,omitempty"`
+	// Over is the revision of the workload's own update that hung, if the release began over one.
+	Over string `json:"over,omitempty"`
 	// Unsettled is set if nothing was done because the workload's own update is still under way, and the request was
 	// UnsettledReport.
 	Unsettled string `json:"unsettled,omitempty"`

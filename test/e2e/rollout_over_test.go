@@ -113,8 +113,8 @@ func (r *release) startOver(by brokenUpdate) {
 	warnings := strings.Join(started.Warnings, "\n")
 	require.Contains(r.t, warnings, "hangs (", "the answer warns")
 	require.Contains(r.t, warnings, by.reason)
-	status := r.WaitRollout(r.rollout.Name, "a stable revision", func(s rollout.Status) bool {
-		return s.StableRevision != "" || s.Phase.Final()
+	status := r.WaitRollout(r.rollout.Name, "a stable version", func(s rollout.Status) bool {
+		return len(s.StableImages) > 0 || s.Phase.Final()
 	})
 	require.Equal(r.t, harness.StableImage(r.rollout.Name), status.StableImages["app"], "the version that served")
 	require.Less(r.t, time.Since(began), 40*time.Second, "it does not wait for settleSeconds")
@@ -228,7 +228,7 @@ func TestRollout_GoesBackWithoutSteps_WhenServingVersionIsReleasedOverHungUpdate
 			settings := r.object().DeepCopy()
 			serving := r.hang(noImage)
 			r.startOver(noImage)
-			r.WaitPhase(r.rollout.Name, rollout.PhaseHealthy)
+			require.Contains(t, r.WaitPhase(r.rollout.Name, rollout.PhaseHealthy).Reason, "which hung, was taken back")
 			r.waitPods(harness.StableImage(r.rollout.Name), harness.SubjectSize)
 			ready, _ := r.readyPods()
 			require.Subset(t, ready[harness.StableImage(r.rollout.Name)], serving)
