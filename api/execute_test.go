@@ -196,8 +196,8 @@ func TestExecute_IsRefused_WhenPartyOfAnotherItemIsUnreachable(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	e.putPlan("shop", "111 3")
-	e.call("PUT", "/api/v1/plans/two", "deployPlanItems:\n- {serviceId: '111', deployment: STOP}\n- {serviceId: '999', "+
-		"deployment: STOP}\n", yamlBody)
+	e.call("PUT", "/api/v1/plans/two", "deployPlanItems:\n- {serviceId: '111', deployment: STOP}\n"+
+		"- {serviceId: '999', deployment: STOP}\n", yamlBody)
 	refused := e.call("POST", "/api/v1/plans/two/execute", "").is(http.StatusUnprocessableEntity, "one is unknown")
 	require.Contains(t, refused.reasons(), "service 999 is not in the catalogue")
 }

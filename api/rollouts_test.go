@@ -275,7 +275,8 @@ func TestStartRollout_Accepted_WhileWorkloadIsUpdating(t *testing.T) {
 	require.Equal(t, checked.Warnings, e.startRollout("x:2", "").Warnings)
 }
 
-// If no pod shows which version is stable, the newest Healthy record of the name does; without one the start is refused.
+// If no pod shows which version is stable, the newest Healthy record of the name does; without one the start is
+// refused.
 func TestStartRollout_TakesStableVersionFromRecord_IfNoPodShowsIt(t *testing.T) {
 	t.Parallel()
 	e := newRolloutEngine(t)

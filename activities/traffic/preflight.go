@@ -228,8 +228,8 @@ func (c *check) selectsNew(p place, selector map[string]string) error {
 	if value, there := c.req.PodLabels[key]; there {
 		has = fmt.Sprintf("have %s=%s", key, value)
 	}
-	return failure.New(failure.Refused, "%s selects pods by %s=%s, but the new version's pods %s: no request would reach "+
-		"them. Take %s out of the Service's selector or keep the label in the pod template; or set "+
+	return failure.New(failure.Refused, "%s selects pods by %s=%s, but the new version's pods %s: no request would "+
+		"reach them. Take %s out of the Service's selector or keep the label in the pod template; or set "+
 		"disableGenerateCanaryService, if your routes choose the version themselves", p, key, selector[key], has, key)
 }
 

@@ -75,7 +75,8 @@ func TestPreflight_RefusesServiceThatNewPodsDoNotMatch(t *testing.T) {
 	}{
 		{"the release changes the label", map[string]string{"app": "order", "version": "v2"}, false,
 			"selects pods by version=v1, but the new version's pods have version=v2"},
-		{"it removes the label", map[string]string{"app": "order"}, false, "the new version's pods don't have that label"},
+		{"it removes the label", map[string]string{"app": "order"}, false,
+			"the new version's pods don't have that label"},
 		{"the label stays", map[string]string{"app": "order", "version": "v1", "more": "x"}, false, ""},
 		{"the labels are not known yet", nil, false, ""},
 		{"the routes choose the version themselves", map[string]string{"app": "order", "version": "v2"}, true, ""},

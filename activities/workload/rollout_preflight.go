@@ -316,11 +316,11 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	serves := p.hung.Stable.Template != "" && pods.Digest(template) == p.hung.Stable.Template
 	switch saved := l.seen.Saved; {
 	case serves && operation.VersionOf(p.req.Change) != nil:
-		return p.refuse(field, "%s: that version serves while its own update hangs: go back to it with `kubectl rollout "+
-			"undo`, or deploy another one", p.req.Workload)
+		return p.refuse(field, "%s: that version serves while its own update hangs: go back to it with `kubectl "+
+			"rollout undo`, or deploy another one", p.req.Workload)
 	case serves:
-		p.notice("%s: that is the version that serves already: the release has no steps, and brings all pods back to it",
-			p.req.Workload)
+		p.notice("%s: that is the version that serves already: the release has no steps, and brings all pods back to "+
+			"it", p.req.Workload)
 	case saved == nil && pods.Digest(template) == l.seen.Template:
 		p.result.AlreadyDeployed = len(p.result.Refusals) == 0
 		return p.refuse(field, "%s is of that version already: the change changes nothing", p.req.Workload)

@@ -44,8 +44,8 @@ func (t *rolloutJob) wantedTemplate(ctx context.Context, l *snapshot, from workl
 	return t.changedTemplate(ctx, l, t.baseTemplate(l))
 }
 
-// baseTemplate is the pod template that the request changes: the stable one or, if the release began over an update that
-// hung, that update's, as for any other client.
+// baseTemplate is the pod template that the request changes: the stable one or, if the release began over an update
+// that hung, that update's, as for any other client.
 func (t *rolloutJob) baseTemplate(l *snapshot) map[string]any {
 	if l.seen.Saved != nil {
 		if hung := l.template(l.seen.Saved.Over); hung != nil {

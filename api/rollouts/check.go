@@ -105,7 +105,7 @@ func (s *rolloutStart) ask(ctx context.Context) (*rollout.PreflightResult, error
 	asking := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started",
 		Summary: "can " + s.key.String() + " be carried out?"}
 	outcome, err := asking.CheckRollout(ctx, check)
-	if shared != nil && (err != nil || outcome.Rollout == nil) { // what is known refuses it, whatever the party can't say
+	if shared != nil && (err != nil || outcome.Rollout == nil) { // refused, whatever the party can't say
 		return &rollout.PreflightResult{Refusals: shared}, nil
 	}
 	if err != nil {
@@ -119,8 +119,8 @@ func (s *rolloutStart) ask(ctx context.Context) (*rollout.PreflightResult, error
 	return outcome.Rollout, nil
 }
 
-// NewPreflight returns the check of a rollout by its party's worker, of everything that can be checked. refusal is the reason why the TrafficRouting that
-// its strategy refers to cannot be used.
+// NewPreflight returns the check of a rollout by its party's worker, of everything that can be checked. refusal is the
+// reason why the TrafficRouting that its strategy refers to cannot be used.
 func NewPreflight(ctx context.Context, b *backend.Backend, spec strategy.Spec,
 	queue string) (check workflows.RolloutPreflight, refusal string, err error) {
 	shared, refusal, err := findShared(ctx, b, spec)

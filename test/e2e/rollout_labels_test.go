@@ -60,7 +60,8 @@ func TestRollout_IsRefused_WhenServiceSelectsByLabelOfOldTemplate(t *testing.T) 
 				return
 			}
 			// the label of the extra pods is part of the canary Service's selector
-			r.rollout.Strategy.PatchPodTemplateMetadata = &strategy.PodMetadata{Labels: map[string]string{"version": "v2"}}
+			r.rollout.Strategy.PatchPodTemplateMetadata = &strategy.PodMetadata{
+				Labels: map[string]string{"version": "v2"}}
 			r.StartRollout(r.rollout)
 			r.WaitForApproval(r.rollout.Name, 1)
 			r.MustVerb(r.rollout.Name, "rollback", `{"actor":"ann"}`)
@@ -82,7 +83,8 @@ func TestKubectlRelease_IsRefused_WhenServiceSelectsByLabelOfOldTemplate(t *test
 	d.PatchObject(harness.Deployment, d.rollout.Name, `{"spec":{"template":{"metadata":{"labels":{"version":"v2"}}}}}`)
 	d.waitObject("refused", func(r *v1beta1.Rollout) bool {
 		raw, err := json.Marshal(r.Status)
-		return err == nil && strings.Contains(string(raw), "selects pods by version=v1, but the new version's pods have version=v2")
+		return err == nil && strings.Contains(string(raw),
+			"selects pods by version=v1, but the new version's pods have version=v2")
 	})
 	ready, broken := d.readyPods()
 	require.Len(t, ready[harness.StableImage(d.rollout.Name)], harness.SubjectSize)

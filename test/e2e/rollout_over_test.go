@@ -20,8 +20,8 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// brokenUpdate is a native update that hangs: the tag of its image, by which the local stack breaks its pods, and a part
-// of the reason that the cluster shows.
+// brokenUpdate is a native update that hangs: the tag of its image, by which the local stack breaks its pods, and a
+// part of the reason that the cluster shows.
 type brokenUpdate struct{ tag, reason string }
 
 var (
@@ -292,7 +292,8 @@ func TestKubectlRelease_BeginsAtOnceOverHungUpdate(t *testing.T) {
 	t.Parallel()
 	e, g := harness.StartGuarded(t)
 	for _, c := range []cell{
-		deploymentCell(strategy.StylePartition, harness.NoProvider), deploymentCell(strategy.StyleCanary, harness.Nginx),
+		deploymentCell(strategy.StylePartition, harness.NoProvider),
+		deploymentCell(strategy.StyleCanary, harness.Nginx),
 		{harness.StatefulSet, strategy.StylePartition, harness.NoProvider},
 		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider},
 	} {

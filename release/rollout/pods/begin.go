@@ -210,7 +210,8 @@ func answerBegin(req rollout.BeginRequest, seen Observed, saved rollout.Saved) N
 	}
 	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hash,
 		StableTemplate: saved.StableTemplate, StableImages: stable.Images,
-		StablePackage: stable.Package, Over: saved.Over, AlreadyComplete: saved.Declared != "" && saved.Declared == saved.StableTemplate,
+		StablePackage: stable.Package, Over: saved.Over,
+		AlreadyComplete: saved.Declared != "" && saved.Declared == saved.StableTemplate,
 		Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
 		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings,

@@ -176,8 +176,8 @@ func (u HungUpdate) Refusal(s rollout.Subject, seen Observed) string {
 		}
 		list = append(list, fmt.Sprintf("%s: %d of %d pods ready", named(r), ready, total))
 	}
-	return fmt.Sprintf("%s, no revision has a ready pod, and no record of a Healthy release names one, so that none can "+
-		"be the stable one (%s). Bring one of them to serve first, for "+
+	return fmt.Sprintf("%s, no revision has a ready pod, and no record of a Healthy release names one, so that none "+
+		"can be the stable one (%s). Bring one of them to serve first, for "+
 		"example with `kubectl rollout undo`, then start the rollout", u.what(s),
 		strings.Join(list, "; "))
 }
@@ -266,7 +266,8 @@ func (k partitioned) removeHung(t task, seen Observed) (NextAction, bool) {
 	}
 	stable, _ := seen.RevisionByName(seen.Saved.Stable)
 	settled := seen.CountPods(func(p workload.Pod) bool {
-		return !p.Deleting && (p.Ready || p.Stuck() && p.Revision == stable.Hash || !replaced && p.Revision == hung.Hash)
+		return !p.Deleting && (p.Ready || p.Stuck() && p.Revision == stable.Hash ||
+			!replaced && p.Revision == hung.Hash)
 	})
 	if t.Total > 0 || settled >= t.Size {
 		return NextAction{}, false

@@ -19,8 +19,8 @@ import (
 // counted is how many pods of a revision there are, and how many of them are ready.
 type counted struct{ total, ready int32 }
 
-// hangs is a workload of this size whose revisions r1, r2, … have these pods. The newest one is of its template, and its
-// unready pods cannot pull their image.
+// hangs is a workload of this size whose revisions r1, r2, … have these pods. The newest one is of its template, and
+// its unready pods cannot pull their image.
 func hangs(reportsCounts bool, size int32, revisions ...counted) Observed {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	seen := Observed{Snapshot: workload.Snapshot{Replicas: size, PodsSeen: true, Now: now,
@@ -76,7 +76,8 @@ func TestHung_NamesStableRevision_ByKind(t *testing.T) {
 			"r1"},
 		{"none is ready: none can be named", deploymentPartition{}, true, 4, []counted{{3, 0}, {2, 0}}, nil, "?"},
 		{"none is ready: the one that a record calls Healthy", deploymentPartition{}, true, 4,
-			[]counted{{0, 0}, {3, 0}, {2, 0}}, func(o *Observed) { o.Served = &strategy.Revision{Template: "tr1"} }, "r1"},
+			[]counted{{0, 0}, {3, 0}, {2, 0}},
+			func(o *Observed) { o.Served = &strategy.Revision{Template: "tr1"} }, "r1"},
 		{"whose revision is still kept", deploymentPartition{}, true, 4, []counted{{3, 0}, {2, 0}},
 			func(o *Observed) { o.Served = &strategy.Revision{Template: "t-pruned", Name: "pruned"} }, "?"},
 		{"Recreate takes out all pods: the one before the update", deploymentPartition{}, true, 2,
@@ -102,7 +103,7 @@ func TestHung_NamesStableRevision_ByKind(t *testing.T) {
 				for i := range o.Pods {
 					o.Pods[i].Reason = "NotReady"
 				}
-				o.Progress = ProgressOf{Reason: reasonTimedOut, Message: `ReplicaSet "web-1" has timed out progressing.`}
+				o.Progress = ProgressOf{reasonTimedOut, `ReplicaSet "web-1" has timed out progressing.`}
 			}, "r1"},
 		{"a pod of the stable version in trouble is not its", deploymentPartition{}, true, 4,
 			[]counted{{4, 3}, {1, 1}}, nil, ""},
@@ -205,7 +206,8 @@ func TestBegin_HoldsWorkloadWithStableTemplate_WhenOwnUpdateHangs(t *testing.T) 
 		require.Contains(t, fields, c.settings, c.reason)
 		if c.surge > 0 {
 			require.JSONEq(t, fmt.Sprintf(`{"template":"","replicas":0,"surge":%d}`, c.surge),
-				d.Write.Annotations[rollout.AnnotationSettled], "%s: with a smaller surge it would be scaled down", c.reason)
+				d.Write.Annotations[rollout.AnnotationSettled], "%s: with a smaller surge it would be scaled down",
+				c.reason)
 		}
 	}
 }
@@ -273,8 +275,8 @@ func TestBegin_KeepsDeclaredTemplate_WhenOwnUpdateHangs(t *testing.T) {
 	require.True(t, d.Begun.AlreadyComplete, d.Reason)
 }
 
-// A StatefulSet's controller waits for each broken pod: the release deletes those of the update that hung, and no other,
-// and waits for what replaces them before the first ready pod goes.
+// A StatefulSet's controller waits for each broken pod: the release deletes those of the update that hung, and no
+// other, and waits for what replaces them before the first ready pod goes.
 func TestMove_DeletesBrokenPodsOfHungUpdate_BeforeReadyPodGoes(t *testing.T) {
 	t.Parallel()
 	tech := partitioned{nested: true, ordinals: true}

@@ -49,8 +49,8 @@ type Observed struct {
 	// Expected is the digest that the API server would give the new template, found by a dry run. It is set only if the
 	// request has no digest yet (Template is "") and the new version is wanted.
 	Expected string
-	// Update is status.updateRevision, Current status.currentRevision: of which new pods are below the partition; "" for
-	// a kind without them.
+	// Update is status.updateRevision, Current status.currentRevision: of which new pods are below the partition; ""
+	// for a kind without them.
 	Update, Current string
 	// Progress is what a Deployment's condition Progressing says.
 	Progress ProgressOf

@@ -252,8 +252,8 @@ func TestRolloutKeepsLimits_WhenNativeToTheEnd(t *testing.T) {
 	})
 }
 
-// TestRolloutKeepsLimits_OverHungUpdate releases a toy Deployment whose own update hangs: as many pods stay ready as the
-// update left, so broken pods go first; each step has its number, and at the end everything is as before.
+// TestRolloutKeepsLimits_OverHungUpdate releases a toy Deployment whose own update hangs: as many pods stay ready as
+// the update left, so broken pods go first; each step has its number, and at the end everything is as before.
 func TestRolloutKeepsLimits_OverHungUpdate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
