@@ -212,7 +212,7 @@ func answerBegin(req rollout.BeginRequest, seen Observed, saved rollout.Saved) N
 		StableTemplate: saved.StableTemplate, StableImages: stable.Images,
 		StablePackage: stable.Package, Over: saved.Over,
 		AlreadyComplete: saved.Declared != "" && saved.Declared == saved.StableTemplate,
-		Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
+		Message:         fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
 		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings,
 			NoCanary: saved.DisableGenerateCanaryService, TrafficRouting: saved.TrafficRouting}
