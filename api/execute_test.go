@@ -153,6 +153,55 @@ func TestExecute_Refuses(t *testing.T) {
 	require.Empty(t, decode[schema.TaskList](e.call("GET", "/api/v1/tasks", "")).Items, "nothing was written")
 }
 
+// What the catalogue refuses does not hide what the parties refuse, of other items and of the same one.
+func TestPlan_NamesReasonsOfEveryItem(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).startWorkers()
+	e.putPlan("other", "111 3", "222 1")
+	e.call("PUT", "/api/v1/services/nodes", `workloads:
+- {namespace: shop, workloadRef: {apiVersion: apps/v1, kind: DaemonSet, name: agent}}
+- {namespace: shop, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: paused}}
+- {namespace: shop, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: missing}}
+`, yamlBody).is(http.StatusCreated, "it is new")
+	e.party.refuse("paused", "Deployment shop/paused is paused")
+	e.party.refuse("missing", "Deployment shop/missing does not exist")
+	e.party.refuse("222", "Deployment shop/222 is paused")
+	document := "deployPlanItems:\n- {serviceId: nodes, deployment: STOP}\n- {serviceId: '222', deployment: STOP}\n" +
+		"- {serviceId: '999', deployment: STOP}\n- {serviceId: '111', deployment: STOP}\n"
+	want := []string{"1 a DaemonSet has no size", "1 Deployment shop/paused is paused",
+		"1 Deployment shop/missing does not exist", "2 Deployment shop/222 is paused",
+		"3 service 999 is not in the catalogue"}
+	requireAll := func(what string, found []schema.FieldProblem) {
+		require.Len(t, found, len(want), "%s: %v", what, found)
+		for i, one := range want {
+			item, reason, _ := strings.Cut(one, " ")
+			require.Equal(t, item, fmt.Sprint(found[i].Item), "%s: %v", what, found)
+			require.Contains(t, found[i].Reason, reason, what)
+		}
+	}
+	checked := decode[schema.ValidateResult](e.call("POST", "/api/v1/plans/validate", document, yamlBody).is(
+		http.StatusOK, "validate always answers"))
+	require.False(t, checked.Valid)
+	requireAll("validate", checked.Errors)
+	e.call("PUT", "/api/v1/plans/all", document, yamlBody).is(http.StatusCreated, "a plan may wait for its services")
+	refused := e.call("POST", "/api/v1/plans/all/execute", "").is(http.StatusUnprocessableEntity, "nothing can run")
+	requireAll("execute", refused.problem().Errors)
+	requireAll("diff", e.call("POST", "/api/v1/plans/all/diff", "").is(http.StatusUnprocessableEntity,
+		"what an execution would refuse").problem().Errors)
+	require.Empty(t, decode[schema.TaskList](e.call("GET", "/api/v1/tasks", "")).Items, "nothing was written")
+}
+
+// A refusal that is known stays one while a party can't be asked.
+func TestExecute_IsRefused_WhenPartyOfAnotherItemIsUnreachable(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	e.putPlan("shop", "111 3")
+	e.call("PUT", "/api/v1/plans/two", "deployPlanItems:\n- {serviceId: '111', deployment: STOP}\n"+
+		"- {serviceId: '999', deployment: STOP}\n", yamlBody)
+	refused := e.call("POST", "/api/v1/plans/two/execute", "").is(http.StatusUnprocessableEntity, "one is unknown")
+	require.Contains(t, refused.reasons(), "service 999 is not in the catalogue")
+}
+
 func TestExecute_Returns503_WhenNoWorkers(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)

@@ -35,6 +35,9 @@ type fakeRolloutParty struct {
 	failing failure.Kind
 	// frozen means that a split was left on the workload.
 	frozen bool
+	// unknown means that no pod shows which version is stable; servedBy is the version by which it was claimed then.
+	unknown  bool
+	servedBy string
 	// serves is the image that the workload declares, next the one being released. A template's digest is derived from
 	// its image.
 	serves, next string
@@ -107,6 +110,10 @@ func (p *fakeRolloutParty) check(_ context.Context, in rollout.PreflightRequests
 	defer p.mu.Unlock()
 	for _, req := range in.Rollouts {
 		result := p.preflight
+		if p.unknown && req.Served == nil {
+			result = rollout.PreflightResult{StableUnknown: true,
+				Refusals: []rollout.Refusal{{Field: "workloadRef", Reason: "no revision has a ready pod"}}}
+		}
 		if req.Change.Revision != nil && len(result.Refusals) == 0 {
 			result.Template, result.Revision = digestOf(p.serves), req.Change.Revision
 		}
@@ -127,6 +134,9 @@ func (p *fakeRolloutParty) edited(image string) {
 func (p *fakeRolloutParty) begin(_ context.Context, in rollout.BeginRequest) (rollout.BeginResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if in.Served != nil {
+		p.servedBy = in.Served.Template
+	}
 	p.serves, p.next = cmp.Or(p.serves, "x:1"), in.Change.ImagesOf()["app"]
 	if p.frozen {
 		return rollout.BeginResult{Replicas: partySize, Stable: "old",

@@ -275,6 +275,32 @@ func TestStartRollout_Accepted_WhileWorkloadIsUpdating(t *testing.T) {
 	require.Equal(t, checked.Warnings, e.startRollout("x:2", "").Warnings)
 }
 
+// If no pod shows which version is stable, the newest Healthy record of the name does; without one the start is
+// refused.
+func TestStartRollout_TakesStableVersionFromRecord_IfNoPodShowsIt(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	e.rollouts.mu.Lock()
+	e.rollouts.unknown = true
+	e.rollouts.mu.Unlock()
+	refused := e.call("POST", "/api/v1/rollouts", rolloutBody("x:2", ""), jsonBody).is(http.StatusUnprocessableEntity,
+		"nothing is on record")
+	require.Contains(t, refused.reasons(), "no revision has a ready pod")
+	e.rollouts.mu.Lock()
+	e.rollouts.unknown = false
+	e.rollouts.mu.Unlock()
+	e.releaseToEnd("x:2", "")
+	e.rollouts.mu.Lock()
+	e.rollouts.unknown = true
+	e.rollouts.mu.Unlock()
+	require.True(t, decode[schema.RolloutValidateResult](e.call("POST", "/api/v1/rollouts/validate",
+		rolloutBody("x:3", ""), jsonBody)).Valid, "the same for its validation")
+	e.releaseToEnd("x:3", "")
+	e.rollouts.mu.Lock()
+	defer e.rollouts.mu.Unlock()
+	require.Equal(t, digestOf("x:2"), e.rollouts.servedBy, "the release begins from it")
+}
+
 // TestApproveRollout_RequiresGateOrStep checks that two quick approvals cannot approve two steps when the user has
 // reviewed only one.
 func TestApproveRollout_RequiresGateOrStep(t *testing.T) {

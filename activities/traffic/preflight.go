@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -194,6 +193,9 @@ func (c *check) service(ctx context.Context, j job) error {
 	if j.pair.Same() {
 		return nil
 	}
+	if err := c.selectsNew(p, selector); err != nil {
+		return err
+	}
 	if max := 63; len(j.pair.Canary) > max {
 		return failure.New(failure.Refused, "%s: the name %s is longer than a Service's may be (%d)", p, j.pair.Canary,
 			max)
@@ -208,14 +210,27 @@ func (c *check) selects(ctx context.Context, p place, selector map[string]string
 	if err != nil || workload == nil {
 		return err
 	}
-	labels := traffic.PodLabels(workload)
-	for _, key := range slices.Sorted(maps.Keys(selector)) {
-		if value := selector[key]; labels[key] != value {
-			return failure.New(failure.Refused, "%s selects pods by %s=%s, which the pods of %s do not have: name "+
-				"the Service that leads to them", p, key, value, c.req.Workload)
-		}
+	if key := traffic.Unmatched(selector, traffic.PodLabels(workload)); key != "" {
+		return failure.New(failure.Refused, "%s selects pods by %s=%s, which the pods of %s do not have: name "+
+			"the Service that leads to them", p, key, selector[key], c.req.Workload)
 	}
 	return nil
+}
+
+// selectsNew checks that a Service's selector matches the pods of the new version: those of its canary Service during
+// the steps, and its own at the end. What patchPodTemplateMetadata adds is part of the canary Service's selector.
+func (c *check) selectsNew(p place, selector map[string]string) error {
+	key := traffic.Unmatched(selector, c.req.PodLabels)
+	if c.req.PodLabels == nil || key == "" {
+		return nil
+	}
+	has := "don't have that label"
+	if value, there := c.req.PodLabels[key]; there {
+		has = fmt.Sprintf("have %s=%s", key, value)
+	}
+	return failure.New(failure.Refused, "%s selects pods by %s=%s, but the new version's pods %s: no request would "+
+		"reach them. Take %s out of the Service's selector or keep the label in the pod template; or set "+
+		"disableGenerateCanaryService, if your routes choose the version themselves", p, key, selector[key], has, key)
 }
 
 // findHolder finds another release that holds one of the objects. The claim of the release's own shared TrafficRouting

@@ -64,6 +64,45 @@ func byPath(kind strategy.MatchType, value string) strategy.Traffic {
 	return strategy.Traffic{Matches: []strategy.Match{{Path: &strategy.PathMatch{Type: kind, Value: value}}}}
 }
 
+// A Service that selects by a label which the new version's pods don't have is refused, unless the strategy makes no
+// Services.
+func TestPreflight_RefusesServiceThatNewPodsDoNotMatch(t *testing.T) {
+	for _, c := range []struct {
+		reason   string
+		labels   map[string]string
+		noCanary bool
+		text     string
+	}{
+		{"the release changes the label", map[string]string{"app": "order", "version": "v2"}, false,
+			"selects pods by version=v1, but the new version's pods have version=v2"},
+		{"it removes the label", map[string]string{"app": "order"}, false,
+			"the new version's pods don't have that label"},
+		{"the label stays", map[string]string{"app": "order", "version": "v1", "more": "x"}, false, ""},
+		{"the labels are not known yet", nil, false, ""},
+		{"the routes choose the version themselves", map[string]string{"app": "order", "version": "v2"}, true, ""},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			b, w := newBench(t), ways["httproute"]
+			b.apply(strings.Replace(serviceYAML, "app: order", "app: order, version: v1", 1))
+			b.apply(replaceSpace(w.yaml, b.namespace))
+			b.apply(strings.Replace(deploymentYAML, "metadata: {labels: {app: order}}",
+				"metadata: {labels: {app: order, version: v1}}", 1))
+			req := rollout.PreflightRequest{Subject: b.request("").Subject, PodLabels: c.labels,
+				Strategy: strategy.Strategy{Style: strategy.StylePartition, DisableGenerateCanaryService: c.noCanary,
+					Routings: []strategy.Routing{w.routing}}}
+			found, err := b.acts.TrafficPreflight(t.Context(), req)
+			require.NoError(t, err)
+			if c.text == "" {
+				require.Empty(t, found.Refusals, c.reason)
+				return
+			}
+			require.Len(t, found.Refusals, 1, c.reason)
+			require.Equal(t, "strategy.canary.trafficRoutings[0].service", found.Refusals[0].Field, c.reason)
+			require.Contains(t, found.Refusals[0].Reason, c.text, c.reason)
+		})
+	}
+}
+
 // TestPreflight covers releases that are refused before they start, with the field and a remedy.
 func TestPreflight(t *testing.T) {
 	t.Parallel()

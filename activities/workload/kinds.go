@@ -133,6 +133,19 @@ func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.Ra
 	return settings
 }
 
+// progressOf is what a Deployment says about its own update.
+func progressOf(o *unstructured.Unstructured) (p pods.ProgressOf) {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		if condition, _ := c.(map[string]any); condition["type"] == pods.ConditionProgressing {
+			p.Reason, _ = condition["reason"].(string)
+			message, _ := condition["message"].(string)
+			p.Message = kube.Line(message)
+		}
+	}
+	return p
+}
+
 // creationFailure is why pods are not created, as the conditions of a Deployment or ReplicaSet say.
 func creationFailure(o *unstructured.Unstructured) workload.CreationFailure {
 	reason, f := failureIn(o, string(appsv1.DeploymentReplicaFailure), corev1.ConditionTrue)

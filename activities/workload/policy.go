@@ -49,7 +49,7 @@ func (t *rolloutJob) allowsAll() bool {
 }
 
 // adds reports whether a release adds a pod template to its workload. It does not add what the workload itself has or
-// declares, the template that the release began from, and the one to which the workload's own controller was moving
+// declares, the template that the release begins from, and the one to which the workload's own controller was moving
 // before. Digests in requests do not count, only what the cluster has.
 func (t *rolloutJob) adds(l *snapshot, from workload.Template, template map[string]any) bool {
 	if t.allowsAll() {
@@ -61,7 +61,7 @@ func (t *rolloutJob) adds(l *snapshot, from workload.Template, template map[stri
 			return false
 		}
 		has = append(has, saved.StableTemplate, saved.Declared)
-	} else if from.Revision != "" && t.change.Declared != nil {
+	} else if from.Revision != "" && (t.change.Declared != nil || t.beginning) {
 		return false
 	}
 	return !slices.Contains(has, pods.Digest(template))
@@ -80,12 +80,11 @@ func (t *rolloutJob) admitChange(ctx context.Context, l *snapshot) error {
 	if t.allowsAll() || t.change.Declared != nil && t.change.Revision == nil { // the workload has it
 		return nil
 	}
-	stable := t.stableTemplate(l)
-	template, err := t.changedTemplate(ctx, l, stable)
+	template, err := t.changedTemplate(ctx, l, t.baseTemplate(l))
 	if err != nil {
 		return nil
 	}
-	return t.admitRollout(template, stable)
+	return t.admitRollout(template, t.stableTemplate(l))
 }
 
 // admitRollout refuses the new pod template of a rollout if the party's policy does.

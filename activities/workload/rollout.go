@@ -31,6 +31,7 @@ func (a *Activities) BeginMoving(ctx context.Context, req rollout.BeginRequest,
 	first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
 	d, err := a.rollout(ctx, req.Subject, req.Strategy.Style, func(t *rolloutJob) {
 		t.beginning, t.change, t.addedMetadata = true, req.Change, req.Strategy.PatchPodTemplateMetadata
+		t.served = req.Served
 		t.decide = func(seen pods.Observed) pods.NextAction {
 			if t.claimAlone {
 				return pods.Begin(t.tech, req, seen)
@@ -100,6 +101,8 @@ type rolloutJob struct {
 	// pod template.
 	beginning     bool
 	addedMetadata *strategy.PodMetadata
+	// served is the revision that a record calls Healthy; nil where that is not known.
+	served *strategy.Revision
 	// claimAlone is true when the claim is taken by a write of its own, because the cluster refused it together with
 	// the first write of the Move.
 	claimAlone bool
@@ -280,7 +283,7 @@ func (t *rolloutJob) carryOutWrite(ctx context.Context, l *snapshot, d pods.Next
 		return attempt.Next{}, err
 	}
 	t.lastRead.known = after
-	if d.Begun != nil && !moves { // the claim alone does not affect its revisions
+	if d.Begun != nil && d.Write.Template == nil { // the claim alone does not affect its revisions
 		t.lastRead.revisions = l.kept
 	}
 	if !d.Ends {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
@@ -72,6 +73,8 @@ type rolloutPreflight struct {
 	// begun is when the checks began of which this is one: they share what is read since.
 	begun  time.Time
 	result rollout.PreflightResult
+	// hung is the workload's own update over which the release begins.
+	hung pods.HungUpdate
 }
 
 // labelsAge is how old the labels of the namespace may be.
@@ -132,7 +135,8 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	oneOf := func(kinds []workload.Kind) string {
 		return workload.Join(phrase.Each(kinds, workload.Kind.Name), " or ")
 	}
-	t := &rolloutJob{job: p.a.reader(w), subject: p.req.Subject, style: style, change: p.req.Change}
+	t := &rolloutJob{job: p.a.reader(w), subject: p.req.Subject, style: style, change: p.req.Change,
+		served: p.req.Served}
 	if !t.kind.Known() {
 		return p.refuse("workloadRef", "%s %s cannot be rolled out: use a %s", w.WorkloadRef.APIVersion,
 			w.WorkloadRef.Kind, oneOf(workload.Kinds))
@@ -175,6 +179,8 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	return p.check(ctx, t, l)
 }
 
+// check checks a workload that exists. It goes on after a refusal wherever another one may follow: all of them are
+// reported at once.
 func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	if recalled, kept := l.seen.RecalledRevision(); kept {
 		p.result.Revision = &strategy.Revision{Template: recalled.Template, Name: recalled.Name,
@@ -188,8 +194,11 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 	// refused then as well
 	stays := l.seen.Deleting || l.seen.SavedProblem != "" || l.seen.Saved != nil && l.seen.Replicas == 0
 	p.result.Frozen = l.seen.Saved != nil && l.seen.Claim == ""
+	refused := len(p.result.Refusals)
 	if reason := pods.RefusalReason(t.tech, p.req.Subject, l.seen); reason != "" && (!earlier || stays) {
-		return p.refuse("workloadRef", "%s", reason)
+		if _ = p.refuse("workloadRef", "%s", reason); stays {
+			return nil
+		}
 	}
 	p.result.Replicas = l.seen.Replicas
 	if notice := workload.OwnedNotice(p.req.Workload, l.object); notice != "" {
@@ -204,20 +213,49 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 	}
 	if !earlier {
 		p.result.Template = l.seen.Template
-		p.result.Unsettled = pods.UnsettledReason(t.tech, p.req.Subject, l.seen)
+	}
+	if !earlier && len(p.result.Refusals) == refused {
+		if err := p.ownUpdate(ctx, t, l); err != nil {
+			return err
+		}
 	}
 	if step, reason := pods.StepRefusal(t.tech, p.req.Strategy.Steps, l.seen.Replicas); reason != "" {
-		return p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), "%s", reason)
+		_ = p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), "%s", reason)
 	}
 	if p.req.Strategy.Style == strategy.StyleCanary {
 		if err := p.checkExtraName(ctx, t, l); err != nil {
 			return err
 		}
 		if err := t.admitMetadata(templateOf(l.object), p.req.Strategy.PatchPodTemplateMetadata); err != nil {
-			return p.refuse("strategy.canary.patchPodTemplateMetadata", "%s", err)
+			_ = p.refuse("strategy.canary.patchPodTemplateMetadata", "%s", err)
 		}
 	}
 	return p.change(ctx, t, l)
+}
+
+// ownUpdate checks the update that the workload's own controller may be making: the release waits for one that goes on,
+// and begins over one that hangs.
+func (p *rolloutPreflight) ownUpdate(ctx context.Context, t *rolloutJob, l *snapshot) error {
+	p.result.Unsettled = pods.UnsettledReason(t.tech, p.req.Subject, l.seen)
+	if !pods.MayHang(l.seen) {
+		return nil
+	}
+	if !l.seen.PodsSeen {
+		if err := t.withPods(ctx, l); err != nil {
+			return err
+		}
+	}
+	u, hangs := pods.Hung(t.tech, l.seen)
+	switch {
+	case !hangs:
+		return nil
+	case u.Unknown:
+		p.result.StableUnknown = true
+		return p.refuse("workloadRef", "%s", u.Refusal(p.req.Subject, l.seen))
+	}
+	p.result.Unsettled, p.hung = "", u
+	p.notice("%s", u.Notice(p.req.Subject))
+	return nil
 }
 
 // checkExtraName checks that the extra workload's name is free. That of an earlier release is deleted when that release
@@ -246,6 +284,9 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		if err := t.admitChange(ctx, l); err != nil {
 			return p.refuse(fieldOf(p.req.Change), "%s", err)
 		}
+		if template, err := t.declaredTemplate(l); err == nil {
+			p.req.PodLabels = labelsOf(template)
+		}
 		return nil
 	}
 	field := fieldOf(p.req.Change)
@@ -270,19 +311,36 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	if err != nil {
 		return err
 	}
+	p.req.PodLabels = labelsOf(template)
 	if l.seen.Saved == nil && operation.VersionOf(p.req.Change) == nil {
 		p.result.Predicted = &rollout.PredictedTemplate{Template: pods.Digest(template), UID: l.seen.UID,
 			From: l.seen.Template}
 	}
+	serves := p.hung.Stable.Template != "" && pods.Digest(template) == p.hung.Stable.Template
 	switch saved := l.seen.Saved; {
+	case serves && operation.VersionOf(p.req.Change) != nil:
+		return p.refuse(field, "%s: that version serves while its own update hangs: go back to it with `kubectl "+
+			"rollout undo`, or deploy another one", p.req.Workload)
+	case serves:
+		p.notice("%s: that is the version that serves already: the release has no steps, and brings all pods back to "+
+			"it", p.req.Workload)
 	case saved == nil && pods.Digest(template) == l.seen.Template:
-		p.result.AlreadyDeployed = true
+		p.result.AlreadyDeployed = len(p.result.Refusals) == 0
 		return p.refuse(field, "%s is of that version already: the change changes nothing", p.req.Workload)
 	case saved != nil && pods.Digest(template) == saved.StableTemplate:
 		return p.refuse(field, "%s is rolled back to that very version first: the change changes nothing, roll the "+
 			"earlier release back instead", p.req.Workload)
 	}
 	return nil
+}
+
+// labelsOf are the labels that a pod template gives its pods, not nil.
+func labelsOf(template map[string]any) map[string]string {
+	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	return labels
 }
 
 // fieldOf is the field of a request with the change, "" if there is none.

@@ -111,12 +111,13 @@ func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
 	if t.change.Declared != nil {
 		seen.Declared = t.change.Declared.Template
 	}
-	seen.Recalled = t.change.Revision
+	seen.Recalled, seen.Served = t.change.Revision, t.served
 	if next := nextTemplate(o); next != nil {
 		seen.Next = pods.Digest(next)
 	}
 	seen.Now, seen.Repairer = t.a.options.Now(), t.a.repairer(o)
-	seen.Update = text(o, "status", "updateRevision")
+	seen.Update, seen.Current = text(o, "status", "updateRevision"), text(o, "status", "currentRevision")
+	seen.Progress = progressOf(o)
 	if raw := rollout.SavedOn(o.GetLabels(), annotations); raw != "" {
 		saved, err := pods.ReadSaved(t.subject.Workload.WorkloadRef, raw)
 		if err != nil {

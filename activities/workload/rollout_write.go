@@ -41,7 +41,18 @@ func (t *rolloutJob) wantedTemplate(ctx context.Context, l *snapshot, from workl
 	if t.change.Declared != nil {
 		return t.declaredTemplate(l)
 	}
-	return t.changedTemplate(ctx, l, t.stableTemplate(l))
+	return t.changedTemplate(ctx, l, t.baseTemplate(l))
+}
+
+// baseTemplate is the pod template that the request changes: the stable one or, if the release began over an update
+// that hung, that update's, as for any other client.
+func (t *rolloutJob) baseTemplate(l *snapshot) map[string]any {
+	if l.seen.Saved != nil {
+		if hung := l.template(l.seen.Saved.Over); hung != nil {
+			return hung
+		}
+	}
+	return t.stableTemplate(l)
 }
 
 // stableTemplate is the pod template that the release began from; nil when the cluster no longer keeps it.
@@ -52,8 +63,8 @@ func (t *rolloutJob) stableTemplate(l *snapshot) map[string]any {
 	return templateOf(l.object)
 }
 
-// changedTemplate is the request's change applied to the stable pod template, or the earlier one that it names.
-func (t *rolloutJob) changedTemplate(ctx context.Context, l *snapshot, stable map[string]any) (map[string]any, error) {
+// changedTemplate is the request's change applied to a pod template (baseTemplate), or the earlier one that it names.
+func (t *rolloutJob) changedTemplate(ctx context.Context, l *snapshot, base map[string]any) (map[string]any, error) {
 	switch {
 	case t.change.Revision != nil:
 		r, kept := l.seen.RecalledRevision()
@@ -61,14 +72,14 @@ func (t *rolloutJob) changedTemplate(ctx context.Context, l *snapshot, stable ma
 			return nil, failure.New(failure.Refused, "%s", pods.NotKeptReason(t.workload, l.seen))
 		}
 		return l.template(r.Name), nil
-	case stable == nil:
+	case base == nil:
 		return nil, t.refuse("its stable revision %s no longer exists, so the new version cannot be made from it: "+
 			"set the stable template by hand, then retry", l.seen.Saved.Stable)
 	}
 	if v := operation.VersionOf(t.change); v != nil {
-		return t.withVersion(ctx, v, stable)
+		return t.withVersion(ctx, v, base)
 	}
-	template, err := pods.Apply(t.change, t.workload.WorkloadRef.APIVersion, stable)
+	template, err := pods.Apply(t.change, t.workload.WorkloadRef.APIVersion, base)
 	if err != nil {
 		return nil, t.refuse("%s", err.Error())
 	}

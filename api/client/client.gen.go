@@ -2065,8 +2065,8 @@ type ClientInterface interface {
 	//
 	// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
 	// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
-	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
-	// is changed.
+	// Parties that answer within seconds add what they would refuse, such as a workload that does not exist, and their warnings, such as a
+	// PodDisruptionBudget that holds up a RESTART. A problem of one item hides none of another. Nothing is stored and no cluster is changed.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2077,8 +2077,8 @@ type ClientInterface interface {
 	//
 	// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
 	// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
-	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
-	// is changed.
+	// Parties that answer within seconds add what they would refuse, such as a workload that does not exist, and their warnings, such as a
+	// PodDisruptionBudget that holds up a RESTART. A problem of one item hides none of another. Nothing is stored and no cluster is changed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3076,8 +3076,8 @@ func (c *Client) ListPlans(ctx context.Context, params *ListPlansParams, reqEdit
 //
 // Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
 // is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
-// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
-// is changed.
+// Parties that answer within seconds add what they would refuse, such as a workload that does not exist, and their warnings, such as a
+// PodDisruptionBudget that holds up a RESTART. A problem of one item hides none of another. Nothing is stored and no cluster is changed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3098,8 +3098,8 @@ func (c *Client) ValidatePlanWithBody(ctx context.Context, contentType string, b
 //
 // Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
 // is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
-// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
-// is changed.
+// Parties that answer within seconds add what they would refuse, such as a workload that does not exist, and their warnings, such as a
+// PodDisruptionBudget that holds up a RESTART. A problem of one item hides none of another. Nothing is stored and no cluster is changed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9030,8 +9030,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
 	// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
-	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
-	// is changed.
+	// Parties that answer within seconds add what they would refuse, such as a workload that does not exist, and their warnings, such as a
+	// PodDisruptionBudget that holds up a RESTART. A problem of one item hides none of another. Nothing is stored and no cluster is changed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9042,8 +9042,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
 	// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
-	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
-	// is changed.
+	// Parties that answer within seconds add what they would refuse, such as a workload that does not exist, and their warnings, such as a
+	// PodDisruptionBudget that holds up a RESTART. A problem of one item hides none of another. Nothing is stored and no cluster is changed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16238,8 +16238,8 @@ func (c *ClientWithResponses) ListPlansWithResponse(ctx context.Context, params 
 //
 // Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
 // is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
-// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
-// is changed.
+// Parties that answer within seconds add what they would refuse, such as a workload that does not exist, and their warnings, such as a
+// PodDisruptionBudget that holds up a RESTART. A problem of one item hides none of another. Nothing is stored and no cluster is changed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16256,8 +16256,8 @@ func (c *ClientWithResponses) ValidatePlanWithBodyWithResponse(ctx context.Conte
 //
 // Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
 // is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
-// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
-// is changed.
+// Parties that answer within seconds add what they would refuse, such as a workload that does not exist, and their warnings, such as a
+// PodDisruptionBudget that holds up a RESTART. A problem of one item hides none of another. Nothing is stored and no cluster is changed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

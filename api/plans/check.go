@@ -36,26 +36,31 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	if err := x.refuse(wrong); err != nil {
 		return err
 	}
+	return x.checkResolved(ctx, document)
+}
+
+// checkResolved checks a plan without errors of its own against the catalogue, the windows and the known parties. It
+// collects the problems of all items; only those of the plan as a whole are refused at once.
+func (x *taskStart) checkResolved(ctx context.Context, document plan.Document) error {
 	snapshot, wrong, err := x.resolve(ctx, document)
 	if err != nil {
 		return err
 	}
-	if err := x.refuse(wrong); err != nil {
-		return err
+	if slices.ContainsFunc(wrong, func(e strictyaml.FieldError) bool { return e.Item == 0 }) {
+		return x.refuse(wrong)
 	}
 	x.snapshot = snapshot
 	x.snapshot.Plan, x.snapshot.UnreachableBudgetSeconds, x.snapshot.Times = x.plan, x.BudgetSeconds(), x.times
 	if x.rerun != nil {
 		x.snapshot.RerunOf = x.rerun.task
 	}
-	if err := x.refuse(append(x.neverOpens(), servicesNeverOpen(x.snapshot)...)); err != nil {
-		return err
-	}
+	x.askable = document.Askable(wrong)
 	unknown, err := x.findQueues(ctx)
 	if err != nil {
 		return err
 	}
-	return x.refuse(unknown)
+	x.wrong = slices.Concat(wrong, x.neverOpens(), servicesNeverOpen(x.snapshot), unknown)
+	return nil
 }
 
 // refuse refuses the execution because of these problems; nil if there are none.
@@ -71,6 +76,9 @@ func (x *taskStart) refuse(problems []schema.FieldProblem) error {
 func (x *taskStart) findQueues(ctx context.Context) (unknown []schema.FieldProblem, err error) {
 	missing := map[string]bool{}
 	for n := range x.snapshot.Document.Items {
+		if !x.askable[n] {
+			continue
+		}
 		for _, workload := range x.snapshot.Selected(n) {
 			party := workload.PartyOrDefault()
 			if _, found := x.snapshot.Queues[party]; found || missing[party] {
@@ -113,15 +121,30 @@ type itemCheck struct {
 	spec *strategy.Spec
 }
 
-// preflight asks the workers of all parties whether the task can be executed. It writes nothing.
+// preflight asks the workers of all parties whether the task can be executed, and refuses it for their reasons together
+// with those that were found before. It writes nothing.
 func (x *taskStart) preflight(ctx context.Context) error {
-	var refusals []schema.FieldProblem
-	var absent []backend.UnreachableParty
-	var err error
-	if x.engine, err = x.Home.Engine(ctx); err != nil {
+	refusals, absent, err := x.askParties(ctx)
+	known := x.refuse(limitFindings(append(slices.Clone(x.wrong), refusals...)))
+	switch {
+	case len(x.wrong) > 0: // whatever the parties can't say
+		return known
+	case err != nil:
 		return err
+	case len(absent) > 0:
+		return x.Unreachable(ctx, "plan "+x.plan+" was not executed", absent...)
+	}
+	return known
+}
+
+// askParties returns the refusals of all parties, and which of them can't be reached.
+func (x *taskStart) askParties(ctx context.Context) (refusals []schema.FieldProblem, absent []backend.UnreachableParty,
+	err error) {
+	if x.engine, err = x.Home.Engine(ctx); err != nil {
+		return nil, nil, err
 	}
 	x.warnings = x.timeWarnings(time.Now())
+	defer func() { x.warnings = limitFindings(x.warnings) }()
 	places := x.itemChecks()
 	most := preflightChunk
 	if x.diffing {
@@ -129,9 +152,9 @@ func (x *taskStart) preflight(ctx context.Context) error {
 	}
 	for from := 0; from < len(places); from += most {
 		chunk := places[from:min(from+most, len(places))]
-		outcomes, order, err := x.runPreflight(ctx, chunk)
-		if err != nil {
-			return err
+		outcomes, order, refused, err := x.runPreflight(ctx, chunk)
+		if refusals = append(refusals, refused...); err != nil {
+			return refusals, absent, err
 		}
 		for i, outcome := range outcomes {
 			if outcome.Rollout != nil {
@@ -152,11 +175,7 @@ func (x *taskStart) preflight(ctx context.Context) error {
 			}
 		}
 	}
-	if len(absent) > 0 {
-		return x.Unreachable(ctx, "plan "+x.plan+" was not executed", absent...)
-	}
-	x.warnings = limitFindings(x.warnings)
-	return x.refuse(limitFindings(refusals))
+	return refusals, absent, nil
 }
 
 // problemsOf converts the refusals of a party to problems of items. It omits items that rollouts release: their direct
@@ -172,16 +191,23 @@ func (x *taskStart) problemsOf(order []itemCheck, refusals []operation.Refusal) 
 	return all
 }
 
-// itemChecks returns the checks of the task, in the document's order.
+// itemChecks returns the checks of the task, in the document's order. What is refused already is left out.
 func (x *taskStart) itemChecks() []itemCheck {
 	var all []itemCheck
 	asking := workload.Holder{Engine: x.engine}.String()
 	for n, item := range x.snapshot.Document.Items {
+		if !x.askable[n] {
+			continue
+		}
 		var by *strategy.ServiceRollout
 		if x.snapshot.RollsOut(n) {
 			by, _ = strategy.ReadService(x.snapshot.Services[item.ServiceID]) // plan.Resolve has validated it
 		}
 		for _, request := range operation.Requests(x.snapshot, n) {
+			if _, known := x.snapshot.Queues[request.Workload.PartyOrDefault()]; !known ||
+				!x.snapshot.CanDo(n, request.Workload) {
+				continue
+			}
 			request.Claim = asking
 			at := itemCheck{item: n, request: request}
 			if by != nil {
@@ -199,17 +225,20 @@ func (x *taskStart) itemChecks() []itemCheck {
 }
 
 // runPreflight runs one preflight workflow. order holds, for each outcome, the checks that the indexes of its refusals
-// refer to.
+// refer to; refused are refusals that are known without the parties.
 func (x *taskStart) runPreflight(ctx context.Context, places []itemCheck) (outcomes []workflows.PreflightOutcome,
-	order [][]itemCheck, err error) {
+	order [][]itemCheck, refused []schema.FieldProblem, err error) {
 	input := workflows.PreflightInput{Diff: x.diffing}
 	index := map[string]int{}
 	var rollouts [][]itemCheck
 	for _, at := range places {
 		if at.spec != nil {
-			check, err := x.rolloutCheck(ctx, at)
+			check, refusal, err := x.rolloutCheck(ctx, at)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, refused, err
+			}
+			if refusal != "" {
+				refused = append(refused, itemProblem(at.item, at.request.Workload, refusal))
 			}
 			input.Rollouts, rollouts = append(input.Rollouts, check), append(rollouts, []itemCheck{at})
 			continue
@@ -228,8 +257,10 @@ func (x *taskStart) runPreflight(ctx context.Context, places []itemCheck) (outco
 	}
 	check := start.Preflight{Backend: x.Backend, Refusal: "plan " + x.plan + " was not executed",
 		Summary: "can plan " + x.plan + " be executed?"}
-	outcomes, err = check.Run(ctx, input)
-	return outcomes, append(order, rollouts...), err
+	if len(input.Parties)+len(input.Rollouts) > 0 {
+		outcomes, err = check.Run(ctx, input)
+	}
+	return outcomes, append(order, rollouts...), refused, err
 }
 
 // neverOpens refuses the task's times if they never allow a beginning: the plan's own, those of this execution, or both
@@ -310,15 +341,13 @@ func policies(snapshot plan.Snapshot) iter.Seq2[int, window.Times] {
 	}
 }
 
-// rolloutCheck returns the preflight of a rollout that will release a workload of the plan. The image that it brings is
-// not known yet.
-func (x *taskStart) rolloutCheck(ctx context.Context, at itemCheck) (workflows.RolloutPreflight, error) {
-	check, refusal, err := rollouts.NewPreflight(ctx, x.Backend, *at.spec, x.snapshot.Queues[at.spec.Party])
+// rolloutCheck returns the preflight of a rollout that will release a workload of the plan, and why its TrafficRouting
+// can't be used. The image that it brings is not known yet.
+func (x *taskStart) rolloutCheck(ctx context.Context, at itemCheck) (check workflows.RolloutPreflight, refusal string,
+	err error) {
+	check, refusal, err = rollouts.NewPreflight(ctx, x.Backend, *at.spec, x.snapshot.Queues[at.spec.Party])
 	check.Request.Build = at.request.Build
-	if refusal != "" {
-		err = x.refuse([]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
-	}
-	return check, err
+	return check, refusal, err
 }
 
 // rolloutRefusals returns why the preflight of a rollout refuses the plan, and adds its warnings. A claim of another

@@ -97,6 +97,10 @@ type taskStart struct {
 	object *v1alpha1.DeployPlan
 	// checkedGeneration is the generation of the plan that passed all checks; snapshot belongs to it.
 	checkedGeneration int64
+	// wrong are the problems that were found before the parties are asked, askable the items about which they are asked
+	// nevertheless.
+	wrong   []schema.FieldProblem
+	askable []bool
 	// warnings are those of the parties and those about the times.
 	warnings []schema.FieldProblem
 	// rerun is the earlier task that is run again; nil for an execution of the plan.

@@ -2,7 +2,9 @@
 package plans
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -124,41 +126,45 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 		result.Waves = waves(sent.document)
 	}
 	document, sound := withoutWrong(sent.document, wrong)
-	_, refusals, err := h.resolve(c.Request().Context(), document)
-	if err != nil {
+	ctx := c.Request().Context()
+	x := &taskStart{Handlers: h, plan: "to validate"}
+	err = x.checkResolved(ctx, document)
+	if refused, is := errors.AsType[*problem.Error](err); is && refused.Status == problem.Refused.Status {
+		x.wrong = refused.Errors // of the plan as a whole
+	} else if err != nil {
 		return err
 	}
-	for _, refusal := range refusals {
+	for i := range x.askable {
+		x.askable[i] = x.askable[i] && sound[i]
+	}
+	found := slices.Clone(x.wrong)
+	if x.askable != nil {
+		found = append(found, x.partyRefusals(ctx)...)
+	}
+	for _, refusal := range found {
 		if refusal.Item == 0 || sound[refusal.Item-1] {
 			wrong = append(wrong, refusal)
 		}
 	}
+	slices.SortStableFunc(wrong, func(a, b strictyaml.FieldError) int { return cmp.Compare(a.Item, b.Item) })
 	result.Errors = problem.Fields(wrong)
-	if len(wrong) == 0 {
-		result.Errors = append(result.Errors, start.NeverOpens("windows", "", document.Times)...)
-	}
-	if result.Valid = len(result.Errors) == 0; result.Valid {
-		result.Warnings = append(result.Warnings, h.partyWarnings(c.Request().Context(), document)...)
-	}
+	result.Warnings = append(result.Warnings, x.warnings...)
+	result.Valid = len(result.Errors) == 0
 	return c.JSON(http.StatusOK, result)
 }
 
-// partyWarningsTimeout is how long a validation waits for the warnings of the parties.
-const partyWarningsTimeout = 3 * time.Second
+// partyCheckTimeout is how long a validation waits for the parties.
+const partyCheckTimeout = 3 * time.Second
 
-// partyWarnings returns the warnings of the parties that answer. It ignores refusals: they are reported when the plan
-// is executed.
-func (h *Handlers) partyWarnings(ctx context.Context, document plan.Document) []schema.FieldProblem {
-	ctx, cancel := context.WithTimeout(ctx, partyWarningsTimeout)
+// partyRefusals returns the refusals of the parties that answer, and leaves their warnings in x.
+func (x *taskStart) partyRefusals(ctx context.Context) []schema.FieldProblem {
+	ctx, cancel := context.WithTimeout(ctx, partyCheckTimeout)
 	defer cancel()
-	x := &taskStart{Handlers: h, plan: "to validate", object: &v1alpha1.DeployPlan{Spec: document}}
-	if err := x.checkDocument(ctx); err != nil {
-		return nil
+	refusals, absent, err := x.askParties(ctx)
+	if err != nil || len(absent) > 0 {
+		x.Log.Debug("not all parties answered a plan's validation", "parties", len(absent), "error", err)
 	}
-	if err := x.preflight(ctx); err != nil {
-		h.Log.Debug("not all parties answered a plan's validation with warnings", "error", err)
-	}
-	return x.warnings
+	return limitFindings(refusals)
 }
 
 // withoutWrong blanks the items that have an error of their own, so that the others keep their numbers, and returns

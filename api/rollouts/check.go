@@ -17,6 +17,7 @@ import (
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/history"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/trafficrouting"
@@ -69,18 +70,44 @@ func (s *rolloutStart) classify(found *rollout.PreflightResult) (problems []sche
 	return problems, append(warnings, spec.Strategy.Warnings(spec.Workload(), found.Replicas)...)
 }
 
-// findings returns the preflight result of the party's worker.
+// findings returns the preflight result of the party's worker. If no pod shows which revision is the stable one, the
+// worker is asked again with the one that the newest Healthy record of the name shows.
 func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, error) {
-	check, refusal, err := NewPreflight(ctx, s.Backend, s.request.Spec, s.queue)
-	switch {
-	case err != nil:
+	found, err := s.ask(ctx)
+	if err != nil || !found.StableUnknown || s.served != nil {
+		return found, err
+	}
+	records, err := s.Home.ListRecords(ctx, s.key.labels())
+	if err != nil {
 		return nil, err
-	case refusal != "":
-		return nil, s.refused(schema.FieldProblem{Field: "strategy.trafficRoutingRef", Reason: refusal})
+	}
+	past, err := newHistory(s.Handlers, s.key, records).all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.served = history.LastHealthy(byWorkload(past)[s.request.Spec.WorkloadRef]); s.served == nil {
+		return found, nil
+	}
+	return s.ask(ctx)
+}
+
+// ask asks the party's worker.
+func (s *rolloutStart) ask(ctx context.Context) (*rollout.PreflightResult, error) {
+	check, refusal, err := NewPreflight(ctx, s.Backend, s.request.Spec, s.queue)
+	if err != nil {
+		return nil, err
+	}
+	check.Request.Served = s.served
+	var shared []rollout.Refusal
+	if refusal != "" {
+		shared = []rollout.Refusal{{Field: "strategy.trafficRoutingRef", Reason: refusal}}
 	}
 	asking := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started",
 		Summary: "can " + s.key.String() + " be carried out?"}
 	outcome, err := asking.CheckRollout(ctx, check)
+	if shared != nil && (err != nil || outcome.Rollout == nil) { // refused, whatever the party can't say
+		return &rollout.PreflightResult{Refusals: shared}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -88,23 +115,24 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 		return nil, s.Unreachable(ctx, asking.Refusal, backend.UnreachableParty{Name: s.key.party, Queue: s.queue,
 			Reason: outcome.Unreachable})
 	}
+	outcome.Rollout.Refusals = append(shared, outcome.Rollout.Refusals...)
 	return outcome.Rollout, nil
 }
 
-// NewPreflight returns the check of a rollout by its party's worker. refusal is the reason why the TrafficRouting that
-// its strategy refers to cannot be used.
+// NewPreflight returns the check of a rollout by its party's worker, of everything that can be checked. refusal is the
+// reason why the TrafficRouting that its strategy refers to cannot be used.
 func NewPreflight(ctx context.Context, b *backend.Backend, spec strategy.Spec,
 	queue string) (check workflows.RolloutPreflight, refusal string, err error) {
 	shared, refusal, err := findShared(ctx, b, spec)
-	if err != nil || refusal != "" {
-		return check, refusal, err
+	if err != nil {
+		return check, "", err
 	}
 	engine, err := b.Home.Engine(ctx)
 	return workflows.RolloutPreflight{Party: spec.Party, Queue: queue, Request: rollout.PreflightRequest{
 		Strategy: spec.Strategy, Change: spec.Change, Shared: shared,
 		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
 			Claim: workload.Holder{Engine: engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
-			UnreachableBudgetSeconds: b.BudgetSeconds()}}}, "", err
+			UnreachableBudgetSeconds: b.BudgetSeconds()}}}, refusal, err
 }
 
 // findShared reads the TrafficRouting that a rollout's strategy refers to; nil if it refers to none.

@@ -89,6 +89,8 @@ type rolloutStart struct {
 	queue string
 	// predicted is the new pod template as predicted by the party's worker.
 	predicted *rollout.PredictedTemplate
+	// served is the version that the newest Healthy record shows, if it was needed.
+	served *strategy.Revision
 	// checked means that the parties have been asked.
 	checked bool
 	// replacing means that a live release of this name is superseded.
@@ -343,7 +345,7 @@ func (s *rolloutStart) Input(record *v1alpha1.ReleaseRecord) start.Input { retur
 func (s *rolloutStart) input(record *v1alpha1.ReleaseRecord) workflows.RolloutInput {
 	asked := store.RolloutAsked(record, s.request.Spec)
 	asked.UnreachableBudgetSeconds = s.BudgetSeconds()
-	asked.Object, asked.ConfirmReason, asked.Predicted = s.object, s.confirm, s.predicted
+	asked.Object, asked.ConfirmReason, asked.Predicted, asked.Served = s.object, s.confirm, s.predicted, s.served
 	return workflows.RolloutInput{Request: asked, Queue: s.queue, Engine: s.engine}
 }
 

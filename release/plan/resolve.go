@@ -48,6 +48,29 @@ func (r *resolver) checkSize() {
 	}
 }
 
+// Askable returns for each item whether the parties can check its workloads although the plan has these errors: an item
+// without one, and a START or STOP that only some of its workloads can't do.
+func (d Document) Askable(wrong strictyaml.Errors) []bool {
+	sound := slices.Repeat([]bool{true}, len(d.Items))
+	for _, e := range wrong {
+		if e.Item < 1 || e.Item > len(d.Items) {
+			continue
+		}
+		if i := e.Item - 1; !d.Items[i].resizes() || e.Field != itemField(i, keyDeployment) {
+			sound[i] = false
+		}
+	}
+	return sound
+}
+
+// resizes reports whether the item's operation needs workloads that have a size.
+func (i Item) resizes() bool { return i.Deployment == Start || i.Deployment == Stop }
+
+// CanDo reports whether the operation of item n (an index into the document) can be done to a workload of its service.
+func (s Snapshot) CanDo(n int, w catalog.Workload) bool {
+	return w.WorkloadRef.Sized() || !s.Document.Items[n].resizes()
+}
+
 type resolver struct {
 	document Document
 	services map[ServiceID]catalog.Service
@@ -74,7 +97,7 @@ func (r *resolver) checkItem(i int) {
 		r.refuse(i, keyDeployLabel, "selects nothing: no workload of service %s carries %s; %s",
 			item.ServiceID, labelChoice(item.labels()), labelsOf(service))
 	}
-	if item.Deployment == Start || item.Deployment == Stop {
+	if item.resizes() {
 		for _, w := range selected {
 			if !w.WorkloadRef.Sized() {
 				r.refuse(i, keyDeployment, "%s cannot be done to %s of service %s: a DaemonSet has no size; use "+

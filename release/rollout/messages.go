@@ -63,6 +63,11 @@ type PreflightRequest struct {
 	Shared *SharedTraffic `json:"shared,omitempty"`
 	// Build is what a plan builds first; nil for other releases.
 	Build *build.Order `json:"build,omitempty"`
+	// Served is the revision that the newest Healthy record names; nil unless an earlier check has asked for it.
+	Served *strategy.Revision `json:"served,omitempty"`
+	// PodLabels are the labels of the new version's pod template, as the party's worker finds them; nil while they are
+	// not known. They are not sent.
+	PodLabels map[string]string `json:"-"`
 }
 
 // SharedTraffic is what a TrafficRouting asks for: its routings, used without canary Services.
@@ -86,6 +91,9 @@ type PreflightResult struct {
 	// Unsettled is why the release has to wait before it begins, for policy.settleSeconds: the workload's own update is
 	// still under way. "": it is not.
 	Unsettled string `json:"unsettled,omitempty"`
+	// StableUnknown is true if the workload's own update hangs and no pod shows which revision is the stable one: a
+	// record may (PreflightRequest.Served). That is refused, too.
+	StableUnknown bool `json:"stableUnknown,omitempty"`
 	// Replicas is the workload's size; 0: unknown.
 	Replicas int32 `json:"replicas,omitempty"`
 	// Template is the digest of the workload's current pod template, "" while something of an earlier release is on it.
@@ -116,6 +124,8 @@ type BeginRequest struct {
 	// Adopt is true if a saved state that exists already (a frozen split, a dead rollout) is only taken over: the
 	// caller rolls it back next.
 	Adopt bool `json:"adopt,omitempty"`
+	// Served is PreflightRequest.Served.
+	Served *strategy.Revision `json:"served,omitempty"`
 	// Unsettled is what to do with a workload whose own update is still under way; "": refuse it.
 	Unsettled Unsettled `json:"unsettled,omitempty"`
 	// AskSaved is true if Begin fails with the claim of a saved state that no release holds, as with that of a holder,
@@ -157,6 +167,8 @@ type BeginResult struct {
 	// Adopted is what an earlier release left on the workload. Only the claim was taken: finalise it to stable, then
 	// begin again.
 	Adopted *Adopted `json:"adopted,omitempty"`
+	// Over is the revision of the workload's own update that hung, if the release began over one.
+	Over string `json:"over,omitempty"`
 	// Unsettled is set if nothing was done because the workload's own update is still under way, and the request was
 	// UnsettledReport.
 	Unsettled string `json:"unsettled,omitempty"`

@@ -60,6 +60,9 @@ type Saved struct {
 	// Declared is the digest of the pod template that the workload declares, "" when the rollout sets the new template
 	// itself.
 	Declared string `json:"declared,omitempty"`
+	// Over is the revision of the workload's own update that hung when the rollout began, "" if none did. A change that
+	// the rollout itself makes is a change of that revision's template: it is what the workload's owner wants to run.
+	Over string `json:"over,omitempty"`
 	// Claim is the claim under which this was saved. If the workload has another claim, that release has adopted it.
 	Claim string `json:"claim,omitempty"`
 	// Canary is the new revision in the same form, "" until it is known.

@@ -40,6 +40,8 @@ type Request struct {
 	Task string `json:"task,omitempty"`
 	// Predicted is the new pod template as the preflight predicted it; nil: unknown.
 	Predicted *rollout.PredictedTemplate `json:"foreseen,omitempty"`
+	// Served is the revision that the newest Healthy record names; nil unless no pod shows which one is stable.
+	Served *strategy.Revision `json:"served,omitempty"`
 }
 
 // Setup is what never changes during a rollout, except that Replan replaces the strategy: the request, the claim on the
@@ -264,7 +266,7 @@ func (m *Machine) begin() (Action, bool) {
 		return Action{}, false
 	}
 	request := &rollout.BeginRequest{Subject: m.subject(), Strategy: m.setup.Spec.Strategy, Change: m.setup.Spec.Change,
-		Adopt: m.setup.RollBackFrozen, AskSaved: !m.setup.RollBackFrozen}
+		Adopt: m.setup.RollBackFrozen, AskSaved: !m.setup.RollBackFrozen, Served: m.setup.Served}
 	if m.setup.Spec.Policy.SettleSeconds > 0 {
 		request.Unsettled = rollout.UnsettledReport
 	}

@@ -117,7 +117,7 @@ func (m *Machine) recordBegin(r rollout.BeginResult) {
 	}
 	s.StableRevision, m.s.StableHash, m.s.TakeOver = r.Stable, r.StableHash, ""
 	s.StableTemplateDigest, s.StableImages = r.StableTemplate, r.StableImages
-	s.StablePackage = r.StablePackage
+	s.StablePackage, m.s.OverHung = r.StablePackage, r.Over
 	if r.TemplateWritten {
 		m.s.MoveStarted, m.s.PodsUnsettled = true, true
 	}

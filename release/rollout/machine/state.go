@@ -61,6 +61,8 @@ type podState struct {
 	// AlreadyComplete is true if every pod already runs the version that the workload declares. The release only gives
 	// the pods their numbers.
 	AlreadyComplete bool `json:"whole,omitempty"`
+	// OverHung is the revision of the workload's own update over which the release began, because it hung; "": none.
+	OverHung string `json:"overHung,omitempty"`
 	// MoveStarted is true once a Move was started: the workload may have new pods.
 	MoveStarted bool `json:"moved,omitempty"`
 	// PodsUnsettled is true while a Move may have left pods in the middle of a step: it was not asked to settle the

@@ -61,6 +61,9 @@ func (m *Machine) endReason() string {
 			"release of the earlier version instead"
 	case s.Phase == rollout.PhaseRolledBack && m.s.ReleasedAs == rollout.SideStable:
 		text = "rolled back: the workload was released by another client, with the stable version"
+	case s.Phase == rollout.PhaseHealthy && m.s.AlreadyComplete && m.s.OverHung != "":
+		text = "finished: the workload's own update to revision " + m.s.OverHung + ", which hung, was taken back, " +
+			"and every pod is of this version"
 	case s.Phase == rollout.PhaseHealthy && m.s.AlreadyComplete:
 		text = "finished: every pod was of this version already, and has the number of this release now"
 	case s.Phase == rollout.PhaseHealthy && m.s.Ending == rollout.EndNew:

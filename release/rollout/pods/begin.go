@@ -95,26 +95,34 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	if reason := RefusalReason(tech, s, seen); reason != "" {
 		return failf(failure.Refused, "%s", reason)
 	}
-	if reason := UnsettledReason(tech, s, seen); reason != "" {
-		if d, settles := finishOwnUpdate(req, seen); settles {
+	return beginFree(tech, req, seen)
+}
+
+// beginFree is Begin on a workload that carries nothing of a release.
+func beginFree(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
+	reason := UnsettledReason(tech, req.Subject, seen)
+	// while it waits, the pods are read from time to time
+	waits := reason != "" && req.Unsettled == rollout.UnsettledWait && len(seen.Held) == 0
+	if !seen.PodsSeen && !waits && MayHang(seen) {
+		return readPods("read whether its own update hangs")
+	}
+	u, hangs := Hung(tech, seen)
+	if hangs && !restoresBeforeBegin(tech, seen, u) {
+		return beginOver(tech, req, seen, u)
+	}
+	if reason != "" {
+		if d, settles := finishOwnUpdate(req, seen, u); settles {
 			return d
 		}
 		return handleUnsettled(req, seen, reason)
 	}
-	saved := newSaved(tech, req, seen)
-	d := set(fmt.Sprintf("take the claim and save what the rollout borrows; revision %s serves", saved.Stable),
-		&workload.Write{
-			Step: "begin", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true, Claim: s.Claim,
-			Annotations: map[string]string{workload.AnnotationRollout: saved.String(),
-				rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
-			Remove: []string{gate.AnnotationHeld}, // part of AnnotationRollout from now on
-		})
-	d.Write.Remove = append(d.Write.Remove, staleMarks(seen, saved)...)
-	if saved.Declared != "" {
-		beginDeclared(tech, d.Write, seen, saved)
+	stable, _ := seen.liveRevision()
+	template := seen.Template
+	if seen.Declared != "" {
+		stable, _ = seen.onlyRevision()
+		template = stable.Template
 	}
-	d.Ends, d.Begun = true, answerBegin(req, seen, saved).Begun
-	return d
+	return takeClaim(tech, req, seen, newSaved(tech, req, seen, stable, template))
 }
 
 // staleMarks returns the annotations of an earlier release that this one neither follows nor replaces: a copy has
@@ -160,7 +168,7 @@ func BeginWithMove(tech Technique, req rollout.BeginRequest, seen Observed,
 	first func(rollout.BeginResult) *rollout.MoveRequest) NextAction {
 	seen = withoutEnded(req.Subject, seen)
 	d := Begin(tech, req, seen)
-	if d.Write == nil || d.Begun == nil {
+	if d.Write == nil || d.Begun == nil || d.Write.Template != nil {
 		return d
 	}
 	move := first(*d.Begun)
@@ -235,8 +243,9 @@ func answerBegin(req rollout.BeginRequest, seen Observed, saved rollout.Saved) N
 	}
 	result := rollout.BeginResult{UID: seen.UID, Stable: saved.Stable, StableHash: hash,
 		StableTemplate: saved.StableTemplate, StableImages: stable.Images,
-		StablePackage: stable.Package, AlreadyComplete: saved.Declared != "" && saved.Declared == saved.StableTemplate,
-		Message: fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
+		StablePackage: stable.Package, Over: saved.Over,
+		AlreadyComplete: saved.Declared != "" && saved.Declared == saved.StableTemplate,
+		Message:         fmt.Sprintf("begun: %d pods of revision %s serve", seen.Replicas, saved.Stable)}
 	if saved.Claim != req.Claim {
 		result.Adopted = &rollout.Adopted{Style: saved.Style, Routings: saved.Routings,
 			NoCanary: saved.DisableGenerateCanaryService, TrafficRouting: saved.TrafficRouting}
@@ -252,13 +261,10 @@ func doneBegin(result rollout.BeginResult, seen Observed) NextAction {
 	return d
 }
 
-func newSaved(tech Technique, req rollout.BeginRequest, seen Observed) rollout.Saved {
-	stable, _ := seen.liveRevision()
-	template := seen.Template
+// newSaved returns what the rollout saves: the stable revision with the digest of its template, and what it borrows.
+func newSaved(tech Technique, req rollout.BeginRequest, seen Observed, stable Revision, template string) rollout.Saved {
 	if seen.Declared != "" {
 		seen = withoutHold(seen)
-		stable, _ = seen.onlyRevision()
-		template = stable.Template
 	}
 	saved := rollout.Saved{
 		UID: seen.UID, Name: req.Name, WorkflowID: workload.ParseHolder(req.Claim).WorkflowID, Claim: req.Claim,
@@ -354,23 +360,27 @@ func declaredUnsettledReason(s rollout.Subject, seen Observed) string {
 }
 
 // finishOwnUpdate lets the workload's own controller finish the update that was under way when its pod template was
-// changed: the release has to begin from the result. The changed template is kept in an annotation meanwhile.
-func finishOwnUpdate(req rollout.BeginRequest, seen Observed) (NextAction, bool) {
+// changed: the release has to begin from the result. If that update hangs, its controller brings the stable version
+// back instead. The changed template is kept in an annotation meanwhile.
+func finishOwnUpdate(req rollout.BeginRequest, seen Observed, u HungUpdate) (NextAction, bool) {
 	_, one := seen.onlyRevision()
-	newest, there := seen.newest(func(r Revision) bool {
+	to, there := seen.newest(func(r Revision) bool {
 		total, _ := seen.Count(r)
 		return total > 0 && r.Template != seen.Declared
 	})
+	if u.Trouble != "" { // it hangs
+		to = u.Stable
+	}
 	if req.Unsettled != rollout.UnsettledWait || seen.Declared == "" || one || !there || seen.Lagging() ||
 		seen.Template != seen.Declared || len(seen.Held) == 0 {
 		return NextAction{}, false
 	}
-	w := &workload.Write{Step: "settle", OnlyIfUnchanged: true, Template: &workload.Template{Revision: newest.Name},
+	w := &workload.Write{Step: "settle", OnlyIfUnchanged: true, Template: &workload.Template{Revision: to.Name},
 		KeepTemplate: rollout.AnnotationNext, Remove: []string{gate.AnnotationHeld}}
 	for _, pointer := range slices.Sorted(maps.Keys(seen.Held)) {
 		w.Settings = append(w.Settings, workload.Setting{Path: pointer, Value: seen.Held[pointer]})
 	}
-	return set(fmt.Sprintf("let its own controller finish the update to revision %s first", newest.Name), w), true
+	return set(fmt.Sprintf("let its own controller bring all pods to revision %s first", to.Name), w), true
 }
 
 // declaredRefusalReason returns why what the workload declares cannot be released, "" if it can.

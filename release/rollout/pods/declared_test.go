@@ -79,6 +79,7 @@ func TestBegin_FinishesOwnUpdateFirst_WhenHeldChangeInterruptedIt(t *testing.T) 
 		Revisions: []Revision{
 			{Name: "r1", Hash: "r1", Number: 1, Template: "first", HasCounts: true, Desired: 3, Total: 3, Ready: 3},
 			{Name: "r2", Hash: "r2", Number: 2, Template: "second", HasCounts: true, Desired: 2, Total: 2, Ready: 1}}}
+	seen.PodsSeen = true // none is in trouble
 	seen.Settings, seen.Replicas, seen.Total = map[string]json.RawMessage{"/spec/paused": json.RawMessage("true")}, 5, 5
 	req := rollout.BeginRequest{Subject: rollout.Subject{Claim: "rollout/default/shop/web@run", DeadlineSeconds: 60},
 		Unsettled: rollout.UnsettledReport}

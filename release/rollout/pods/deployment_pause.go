@@ -40,7 +40,7 @@ func resumeFromPause(t task, seen Observed) NextAction {
 	case t.Total != t.Aim.Desired || !t.settled():
 		return wait("")
 	}
-	if surplus == 0 {
+	if surplus == 0 || seen.Saved.Over != "" && t.Total == 0 { // then the surplus is of the update that hung, and goes
 		unavailable, surge = nextLimits(t, seen)
 	}
 	settings := append(movingFields(unavailable, surge, seen),

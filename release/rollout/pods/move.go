@@ -98,6 +98,9 @@ func (m *move) reportStuck(d NextAction, why string) NextAction {
 // techniqueAction returns the technique's next action, or the write that lets the workload's own controller go to the
 // end.
 func (m *move) techniqueAction() NextAction {
+	if d, clears := m.tech.removeHung(m.task, m.seen); clears {
+		return d
+	}
 	if !m.req.Native {
 		return m.tech.next(m.task, m.seen)
 	}
@@ -453,7 +456,11 @@ func (m *move) progress() string {
 		text += fmt.Sprintf(" (%d are new)", m.task.Total)
 	}
 	if n := m.foreignPods(); n > 0 {
-		text += fmt.Sprintf(", %d of neither version, left by another client's edit, stay until more pods move", n)
+		left := "another client's edit"
+		if m.seen.Saved.Over != "" {
+			left = "the update that hung"
+		}
+		text += fmt.Sprintf(", %d of neither version, left by %s, stay until more pods move", n, left)
 	}
 	return text
 }

@@ -35,6 +35,8 @@ type Observed struct {
 	Declared, Next string
 	// Recalled is the earlier revision that the request returns to; nil for any other change.
 	Recalled *strategy.Revision
+	// Served is the revision that the newest Healthy record of the rollout names, nil if that was not needed so far.
+	Served *strategy.Revision
 	// ExtraStatus is rollout.AnnotationExtraStatus, "" when it is absent.
 	ExtraStatus string
 	// Busy is workload.AnnotationOriginal: what an unfinished START, STOP or RESTART borrowed; "" when nothing.
@@ -49,8 +51,11 @@ type Observed struct {
 	// Expected is the digest that the API server would give the new template, found by a dry run. It is set only if the
 	// request has no digest yet (Template is "") and the new version is wanted.
 	Expected string
-	// Update is status.updateRevision; "" for a kind without it.
-	Update string
+	// Update is status.updateRevision, Current status.currentRevision: of which new pods are below the partition; ""
+	// for a kind without them.
+	Update, Current string
+	// Progress is what a Deployment's condition Progressing says.
+	Progress ProgressOf
 	// Revisions are the workload's ReplicaSets or ControllerRevisions, oldest first.
 	Revisions []Revision
 	// Extra is the extra Deployment of StyleCanary, nil when it does not exist.
@@ -227,10 +232,15 @@ func (o Observed) RecalledRevision() (Revision, bool) {
 	if o.Recalled == nil {
 		return Revision{}, false
 	}
-	if r, there := o.RevisionByTemplate(o.Recalled.Template); there {
+	return o.kept(*o.Recalled)
+}
+
+// kept returns a recorded revision, by its template or else by its name; false if the cluster no longer keeps it.
+func (o Observed) kept(recorded strategy.Revision) (Revision, bool) {
+	if r, there := o.RevisionByTemplate(recorded.Template); there {
 		return r, true
 	}
-	return o.RevisionByName(o.Recalled.Name)
+	return o.RevisionByName(recorded.Name)
 }
 
 // maxKeptNamed is how many revisions a refusal names.

@@ -18,6 +18,9 @@ import (
 // pathUpdateStrategy is what a rollout borrows of every kind but a Deployment.
 const pathUpdateStrategy = "/spec/updateStrategy"
 
+// defaultUnavailable is a CloneSet's maxUnavailable if it has none.
+var defaultUnavailable = intstr.FromString("20%")
+
 // rollingFields define how pods are replaced.
 type rollingFields struct {
 	Paused         bool                `json:"paused"`
@@ -303,7 +306,7 @@ func (k cloneSetBlueGreen) finalSettings(seen Observed) (first, last []workload.
 // original returns a CloneSet's own limits, with its controller's defaults. A CloneSet has no progress deadline.
 func (cloneSetBlueGreen) original(saved rollout.Saved) rollout.OriginalStrategy {
 	own := parseStrategy(saved.Settings[pathUpdateStrategy])
-	share, none := intstr.FromString("20%"), intstr.FromString("0%")
+	share, none := defaultUnavailable, intstr.FromString("0%")
 	return rollout.OriginalStrategy{MaxUnavailable: cmp.Or(own.MaxUnavailable, &share),
 		MaxSurge: cmp.Or(own.MaxSurge, &none), MinReadySeconds: savedNumber(saved, pathMinReadySeconds, 0)}
 }

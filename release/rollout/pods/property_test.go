@@ -112,7 +112,7 @@ func (r *run) step(what string, decide func(pods.Observed) pods.NextAction) (pod
 func (r *run) kubelet() {
 	s := r.w.sets[rapid.IntRange(0, len(r.w.sets)-1).Draw(r.t, "set")]
 	for i, ready := range s.pods {
-		if !ready {
+		if !ready && s.template != hungTemplate {
 			s.pods[i] = true
 			break
 		}
@@ -149,7 +149,7 @@ func (r *run) quiet(what string) {
 		for _, s := range r.w.sets {
 			s.settle()
 			for i := range s.pods {
-				s.pods[i] = true
+				s.pods[i] = s.template != hungTemplate
 			}
 			s.report()
 		}
@@ -249,6 +249,37 @@ func TestRolloutKeepsLimits_WhenNativeToTheEnd(t *testing.T) {
 		}
 		r.native(size)
 		r.finishRollout(before)
+	})
+}
+
+// TestRolloutKeepsLimits_OverHungUpdate releases a toy Deployment whose own update hangs: as many pods stay ready as
+// the update left, so broken pods go first; each step has its number, and at the end everything is as before.
+func TestRolloutKeepsLimits_OverHungUpdate(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r, _ := anyInPlace(t, 1)
+		before, size := r.w.spec(), r.w.replicas
+		r.w.template = hungTemplate
+		r.w.generation++
+		r.quiet("its own update")
+		if r.w.set(hungTemplate).ready > 0 || r.w.set(hungTemplate).total == 0 {
+			t.Fatalf("the update does not hang: %s", r.w.pods())
+		}
+		first := rapid.IntRange(1, 100).Draw(t, "percent of the first step")
+		r.begin(r.anyFirst(intstr.FromString(fmt.Sprintf("%d%%", first)), false))
+		if rapid.Bool().Draw(t, "stays") {
+			r.quiet("begun")
+		}
+		fresh := r.forward(size, first)
+		if rapid.Bool().Draw(t, "to the end") {
+			r.native(size)
+		} else if fresh > 0 && rapid.Bool().Draw(t, "back in batches") {
+			r.backward(size, fresh)
+		}
+		r.finishRollout(before)
+		if n := r.w.set(hungTemplate).asked; n > 0 {
+			t.Fatalf("%d pods of the update that hung are left", n)
+		}
 	})
 }
 

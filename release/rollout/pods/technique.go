@@ -92,6 +92,14 @@ type Technique interface {
 	// haltUpdate stops an update that is under way before all pods move to the stable version; false if there is
 	// nothing to do.
 	haltUpdate(stable Revision, seen Observed) (NextAction, bool)
+	// takesOut returns how many pods the workload's own update may take out at once, by the workload's own settings.
+	takesOut(seen Observed) int32
+	// hold returns the settings with which the workload's own controller replaces no pod, and the pause record that
+	// goes with them, if any: for a release that begins over an update that hangs.
+	hold(seen Observed) ([]workload.Setting, *rollout.SettledState)
+	// removeHung deletes the pods of an update that hung before the release (rollout.Saved.Over), or waits for those
+	// that replace them, where the controller does not replace them first by itself; false if there is nothing to do.
+	removeHung(t task, seen Observed) (NextAction, bool)
 	// usesExtraWorkload reports whether the workload's own template stays the stable one until the end, while an extra
 	// workload runs the new version.
 	usesExtraWorkload() bool
@@ -111,6 +119,9 @@ func (defaultTechnique) surplus(Observed) int32 { return 0 }
 func (defaultTechnique) blockingPods(Revision, Observed) []workload.Pod { return nil }
 
 func (defaultTechnique) usesExtraWorkload() bool { return false }
+
+// removeHung deletes none: the controller removes unready pods first.
+func (defaultTechnique) removeHung(task, Observed) (NextAction, bool) { return NextAction{}, false }
 
 // task is a Move as a technique sees it.
 type task struct {

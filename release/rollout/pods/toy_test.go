@@ -16,7 +16,9 @@ import (
 
 const (
 	stableTemplate, newTemplate = "t-stable", "t-new"
-	ourClaim                    = "rollout/default/shop/web@run-1"
+	// hungTemplate makes pods that never get ready.
+	hungTemplate = "t-hung"
+	ourClaim     = "rollout/default/shop/web@run-1"
 )
 
 // toySet is one ReplicaSet. available is its status, which lags behind the pods and behind its minReadySeconds.
@@ -328,6 +330,10 @@ func (w *toy) observe() pods.Observed {
 	var rest rollout.SettledState
 	if json.Unmarshal([]byte(w.annotations[rollout.AnnotationSettled]), &rest) == nil {
 		seen.Rest = &rest
+	}
+	if w.template == hungTemplate {
+		seen.Progress.Reason = "ReplicaSetUpdated"
+		seen.Pods = []workload.Pod{{Name: "broken", Revision: hungTemplate, Reason: "ImagePullBackOff"}}
 	}
 	for _, s := range w.sets {
 		seen.Revisions = append(seen.Revisions, pods.Revision{Name: s.template, Hash: s.template, Number: s.number,

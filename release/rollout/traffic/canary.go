@@ -3,6 +3,7 @@ package traffic
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"slipway.io/slipway/release/jsonpatch"
@@ -52,6 +53,16 @@ func CanaryService(stable Object, name string, v Version) Object {
 
 // SelectorOf returns the selector of a Service.
 func SelectorOf(service Object) map[string]string { return digStrings(service, "spec", "selector") }
+
+// Unmatched returns the first label of a selector, by name, that these labels do not have; "" if they match it.
+func Unmatched(selector, labels map[string]string) (key string) {
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		if value, there := labels[key]; !there || value != selector[key] {
+			return key
+		}
+	}
+	return ""
+}
 
 // selector returns a Service's own selector narrowed to the version's pods.
 func (v Version) selector(own map[string]string) map[string]string {
