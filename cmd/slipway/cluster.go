@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/fx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,13 +74,18 @@ type controllerParts struct {
 	Typed      kube.Typed
 	Objects    dynamic.Interface
 	Protection *kube.ProtectionReader
+	Registry   *prometheus.Registry
 }
 
 // rolloutControllersModule runs the controllers for the Rollouts and TrafficRoutings of the home cluster. They belong
 // to workers, since they hold workloads: the account of a server has no right to do that.
 var rolloutControllersModule = fx.Module("rollout-controllers",
 	fx.Invoke(func(lc fx.Lifecycle, p controllerParts) {
+		notHeld := prometheus.NewCounter(prometheus.CounterOpts{Name: "slipway_changes_not_held_total",
+			Help: "Changes of pod templates that moved pods although a Rollout names the workload."})
+		p.Registry.MustRegister(notHeld)
 		options := rolloutcontroller.Options{
+			CountNotHeld: notHeld.Inc,
 			Unchecked:  p.Protection.Unchecked,
 			Events:     p.Typed.CoreV1(),
 			Namespaces: p.Settings.WatchNamespaces,

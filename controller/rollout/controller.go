@@ -47,6 +47,8 @@ type Releases interface {
 		error)
 	// Open reports whether a release of an object is running.
 	Open(ctx context.Context, object rollout.ObjectRef) (bool, error)
+	// RecordNotHeld writes the record of a change of a pod template that moved pods without a release. It is idempotent.
+	RecordNotHeld(ctx context.Context, u kruise.Unheld) error
 }
 
 // Options of a controller.
@@ -66,6 +68,8 @@ type Options struct {
 	// RequireGate refuses what the API server has not checked: releases of objects without the proof of Unchecked, and
 	// commands in the status of a Rollout whose sender it does not record.
 	RequireGate bool
+	// CountNotHeld counts a change of a pod template that moved pods without a release; nil: nothing counts.
+	CountNotHeld func()
 	// Events writes the events of the objects.
 	Events typedcorev1.EventsGetter
 	Log    *slog.Logger

@@ -21,6 +21,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
@@ -48,6 +49,8 @@ type Workload struct {
 	// Claim is the claim of the release that may write the workload, Saved what that release has saved.
 	Claim string
 	Saved *rollout.Saved
+	// Moves is true if its controller moves pods to a changed template by itself, unless the change is held.
+	Moves bool
 	// Observed is the generation that its controller has observed. Size is the desired number of pods; Total, Updated
 	// and Ready are counts from its status.
 	Observed                    int64
@@ -65,7 +68,8 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 		By: annotations[gate.AnnotationBy], Claim: annotations[workload.AnnotationClaimedBy]}
 	w.ObjectMeta = metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
 		ResourceVersion: o.GetResourceVersion(),
-		Generation:      o.GetGeneration(), DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}
+		Generation:      o.GetGeneration(), CreationTimestamp: o.GetCreationTimestamp(),
+		DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}
 	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
 	w.Template, w.Images = pods.Digest(template), pods.Images(template)
 	var next map[string]any
@@ -80,6 +84,7 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 		w.Saved, _ = rollout.ParseSaved(text) // the release reports one that cannot be parsed
 	}
 	kind := w.Ref.Lookup()
+	w.Moves = hold.Kind(kind).Moves(o.Object)
 	counts := kind.Count(o.Object)
 	w.Size, w.Total, w.Updated, w.Ready = counts.Size, counts.Total, counts.Updated, counts.Ready
 	w.Observed, _, _ = unstructured.NestedInt64(o.Object, "status", "observedGeneration")
@@ -209,6 +214,7 @@ func IdleStatus(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rol
 		status.Message = cmp.Or(conditionOf(status.Conditions, v1beta1.ConditionProgressing).Message,
 			"no release is running: a change of the workload's pod template starts one")
 	}
+	showMoved(&status, w)
 	if w == nil {
 		engine.Template = ""
 		status.Slipway = &engine
@@ -274,8 +280,8 @@ func rolloutIDChanged(object *v1beta1.Rollout, w *Workload) bool {
 // it ran are dropped.
 func lastingConditions(before []v1beta1.Condition) (list []v1beta1.Condition) {
 	for _, c := range before {
-		if c.Type == v1beta1.ConditionSucceeded || c.Type == v1beta1.ConditionProgressing &&
-			c.Status == string(corev1.ConditionFalse) {
+		if c.Type == v1beta1.ConditionSucceeded || c.Type == v1beta1.ConditionNotHeld ||
+			c.Type == v1beta1.ConditionProgressing && c.Status == string(corev1.ConditionFalse) {
 			list = append(list, c)
 		}
 	}
