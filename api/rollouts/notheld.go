@@ -34,7 +34,7 @@ func (o *Objects) RecordNotHeld(ctx context.Context, u kruise.Unheld) error {
 	}
 	name := u.Spec.Name[:min(len(u.Spec.Name), readableName)]
 	record.Name = v1alpha1.RecordName(v1alpha1.KindRollout, name+"-"+
-		digest.Of(u.Object.UID+"\n"+u.Old+"\n"+u.New.Template)[:16])
+		digest.Of(u.Object.UID + "\n" + u.Old + "\n" + u.New.Template)[:16])
 	record.Labels[v1alpha1.LabelVia] = kruise.Via
 	record.Spec.CreatedAt, record.Spec.Reason = instant.MicroOf(u.At), u.Reason
 	if err := o.Home.CreateRecord(ctx, record); failure.Ignore(err, failure.Conflict) != nil {
@@ -44,5 +44,5 @@ func (o *Objects) RecordNotHeld(ctx context.Context, u kruise.Unheld) error {
 	status.Phase, status.Reason, status.WaitingFor, status.FinishedAt = rollout.PhaseFailed, u.Reason, nil, &u.At
 	status.Images, status.TemplateDigest, status.CanaryRevision = u.New.Images, u.New.Template, u.New.Name
 	status.StableTemplateDigest = u.Old
-	return o.Home.CompleteRollout(ctx, record.Name, status, 0)
+	return o.Home.CompleteRollout(ctx, record.Name, status, o.recordLimit)
 }

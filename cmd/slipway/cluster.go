@@ -86,9 +86,9 @@ var rolloutControllersModule = fx.Module("rollout-controllers",
 		p.Registry.MustRegister(notHeld)
 		options := rolloutcontroller.Options{
 			CountNotHeld: notHeld.Inc,
-			Unchecked:  p.Protection.Unchecked,
-			Events:     p.Typed.CoreV1(),
-			Namespaces: p.Settings.WatchNamespaces,
+			Unchecked:    p.Protection.Unchecked,
+			Events:       p.Typed.CoreV1(),
+			Namespaces:   p.Settings.WatchNamespaces,
 			Served: func(resource schema.GroupVersionResource) bool {
 				return watch.Served(p.Typed.Discovery(), resource)
 			},
@@ -97,7 +97,8 @@ var rolloutControllersModule = fx.Module("rollout-controllers",
 			RequireGate:     p.Settings.RequireGate,
 			Log:             p.Log,
 		}
-		controller := rolloutcontroller.New(p.Store, p.Objects, rollouts.NewObjects(newBackend(p.BackendParts)), options)
+		controller := rolloutcontroller.New(p.Store, p.Objects, rollouts.NewObjects(newBackend(p.BackendParts),
+			p.Settings.RecordLimit), options)
 		shared := rolloutcontroller.NewTrafficRoutings(p.Store, p.Objects, options)
 		lc.Append(fx.Hook{OnStart: controller.Start, OnStop: controller.Stop})
 		lc.Append(fx.Hook{OnStart: shared.Start, OnStop: shared.Stop})

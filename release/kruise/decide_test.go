@@ -36,7 +36,7 @@ func object(change func(r *v1beta1.Rollout)) *v1beta1.Rollout {
 func deployment(change func(w *Workload)) *Workload {
 	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, Template: "old",
 		Revision: "r1", Size: 4, Total: 4,
-		Updated: 4, Ready: 4, Observed: 1}
+		Updated: 4, Ready: 4, Observed: 1, Moves: true}
 	w.Name, w.Namespace, w.Generation, w.Labels = "web", "shop", 1, map[string]string{gate.Label: "web"}
 	if change != nil {
 		change(w)
@@ -47,6 +47,16 @@ func deployment(change func(w *Workload)) *Workload {
 func held(w *Workload) {
 	w.Template, w.Held, w.By, w.Generation, w.Observed = "new", gate.Held{"/spec/paused": json.RawMessage("null")},
 		"alice", 2, 2
+}
+
+// unheld changes the template although an object names the workload.
+func unheld(w *Workload) {
+	w.Template, w.Generation = "new", 2
+}
+
+// first is an object that the engine has not seen with its workload yet.
+func first(r *v1beta1.Rollout) {
+	r.Status, r.CreationTimestamp = v1beta1.RolloutStatus{}, metav1.NewTime(noon)
 }
 
 func numbered(id string) func(w *Workload) {
@@ -128,9 +138,42 @@ func TestDecide(t *testing.T) {
 		{"a new size is shown", object(nil), deployment(func(w *Workload) {
 			w.Updated, w.Ready, w.Total, w.Generation = 6, 6, 6, 2
 		}), 0, DoWriteStatus, ""},
-		{"a template change without a hold is only shown", object(nil), deployment(func(w *Workload) {
-			w.Template, w.Generation = "new", 2
+		{"a template change without a hold is reported", object(nil), deployment(unheld), 0, DoReport, ""},
+		{"not of a workload without pods", object(nil), deployment(func(w *Workload) {
+			unheld(w)
+			w.Size = 0
 		}), 0, DoWriteStatus, ""},
+		{"nor of one whose controller moves no pod by itself", object(nil), deployment(func(w *Workload) {
+			unheld(w)
+			w.Moves = false
+		}), 0, DoWriteStatus, ""},
+		{"nor if only the digest is another one, after an upgrade of the engine", object(nil),
+			deployment(func(w *Workload) {
+				unheld(w)
+				w.Generation = 1
+			}), 0, DoWriteStatus, ""},
+		{"nor while the Rollout is disabled", object(both(disabled, func(r *v1beta1.Rollout) {
+			r.Spec.Disabled, r.Status.Phase = false, v1beta1.PhaseDisabled
+		})), deployment(unheld), 0, DoWriteStatus, ""},
+		{"a new object asks whether a change came before its first look", object(first), deployment(nil), time.Minute,
+			DoReport, ""},
+		{"an old one does not", object(first), deployment(nil), time.Hour, DoWriteStatus, ""},
+		{"unless pods of two templates are there", object(first), deployment(func(w *Workload) {
+			w.Updated, w.Total = 1, 5
+		}), time.Hour, DoReport, ""},
+		{"an object of another controller asks nothing", object(both(first, func(r *v1beta1.Rollout) {
+			r.Status.Phase = v1beta1.PhaseHealthy
+		})), deployment(nil), time.Minute, DoWriteStatus, ""},
+		{"a change that was held before the first look is announced", object(first), deployment(func(w *Workload) {
+			held(w)
+			w.Updated = 0
+		}), time.Minute, DoWriteStatus, ""},
+		{"and its release starts", object(both(first, func(r *v1beta1.Rollout) {
+			r.Status = AnnouncedStatus(r, deployment(held), "", noon)
+		})), deployment(func(w *Workload) {
+			held(w)
+			w.Updated = 0
+		}), time.Minute, DoStart, ""},
 		{"a held change is announced", object(nil), deployment(held), 0, DoWriteStatus, ""},
 		{"for three seconds the object may still be edited", object(announced), deployment(held), 2 * time.Second,
 			DoNothing, ""},
