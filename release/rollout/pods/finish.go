@@ -280,7 +280,7 @@ func (f *finish) growExtra() (d NextAction, grows bool) {
 	if f.req.ExtraReplicas == nil || f.req.To != rollout.SideNew {
 		return NextAction{}, false
 	}
-	target := strategy.Target(*f.req.ExtraReplicas, f.seen.Replicas)
+	target := strategy.Target(strategy.StyleCanary, *f.req.ExtraReplicas, f.seen.Replicas)
 	if e.Replicas >= target {
 		return NextAction{}, false
 	}

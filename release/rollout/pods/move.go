@@ -147,7 +147,7 @@ func (m *move) plan() {
 	size := seen.Replicas
 	stable, _ := seen.RevisionByName(saved.Stable)
 	m.newRevision = newRevisionOf(m.tech, seen, m.newTemplate)
-	target := strategy.Target(m.req.Replicas, size)
+	target := strategy.Target(m.req.Style, m.req.Replicas, size)
 	if m.req.KeepStable {
 		target = max(min(target, size-1), 0)
 	}

@@ -315,7 +315,7 @@ func StepRefusal(tech Technique, steps []strategy.Step, size int32) (step int, r
 	}
 	before := int32(0)
 	for i, s := range steps {
-		target := strategy.Target(s.Replicas, size)
+		target := strategy.Target(strategy.StyleBlueGreen, s.Replicas, size)
 		if before > 0 && target > before && before+target > size {
 			return i, fmt.Sprintf("a CloneSet with %d of %d pods new does not surge to %d: beyond a half a "+
 				"blue-green of it grows in its first "+
