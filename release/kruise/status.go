@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 )
 
 // AnnotationHash holds a Rollout's StrategyHash, where other tools look for it.
@@ -49,15 +51,15 @@ func ReleaseStatus(v rollout.View, object *v1beta1.Rollout, now time.Time) v1bet
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration = max(s.ObservedWorkloadGeneration, common.ObservedWorkloadGeneration)
 	announced, revision := announcedFor(was, s)
-	common.StableRevision = cmp.Or(s.StableRevision, announced.StableRevision)
-	common.PodTemplateHash = cmp.Or(s.PodTemplateHash, announced.PodTemplateHash)
+	common.StableRevision = cmp.Or(shownRevision(object, s.StableRevision), announced.StableRevision)
+	common.PodTemplateHash = cmp.Or(shownRevision(object, s.PodTemplateHash), announced.PodTemplateHash)
 	common.CurrentStepIndex, common.NextStepIndex = int32(s.CurrentStepIndex), int32(s.NextStepIndex)
 	common.CurrentStepState = stepState(v)
 	common.FinalisingStep = s.FinalisingStep
 	common.Message = s.Reason
 	common.LastUpdateTime = new(metav1.NewTime(s.LastUpdateTime.Truncate(time.Second)))
-	numbers := numbers{revision: cmp.Or(s.CanaryRevision, revision), replicas: s.CanaryReplicas,
-		ready: s.CanaryReadyReplicas}
+	numbers := numbers{revision: cmp.Or(shownRevision(object, s.CanaryRevision), revision),
+		replicas: s.CanaryReplicas, ready: s.CanaryReadyReplicas}
 	engine := ptr.Deref(was.Slipway, v1beta1.EngineStatus{})
 	if before := commonOf(was); v.Ending == rollout.EndNone && before.CurrentStepIndex == common.CurrentStepIndex &&
 		before.CurrentStepState == common.CurrentStepState &&
@@ -88,6 +90,16 @@ func ReleaseStatus(v rollout.View, object *v1beta1.Rollout, now time.Time) v1bet
 	fill(&status, object, common, numbers, v1beta1.EngineStatus{Seq: engine.Seq, Gate: gate, Release: s.Record,
 		Template: v.Template, RolloutID: id, RolledBack: v.RolledBack, Open: !end, PausedByObject: v.PausedByObject})
 	return status
+}
+
+// shownRevision returns a revision's name as the status shows it: of a CloneSet or a DaemonSet the value of its pods'
+// revision label, with which the name ends.
+func shownRevision(object *v1beta1.Rollout, name string) string {
+	switch ref := object.Spec.WorkloadRef; workload.Of(ref.APIVersion, ref.Kind).Revisions {
+	case workload.Suffixed, workload.Labelled:
+		return name[strings.LastIndexByte(name, '-')+1:]
+	}
+	return name
 }
 
 // announcedFor returns what the object already showed about a running release. Until the release has claimed its

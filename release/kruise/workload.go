@@ -56,7 +56,7 @@ type Workload struct {
 	Observed                    int64
 	Size, Total, Updated, Ready int32
 	// Revision is the newest revision: for a Deployment the hash that its controller gives the live template, otherwise
-	// status.updateRevision.
+	// status.updateRevision, or of an Advanced DaemonSet status.daemonSetHash.
 	Revision  string
 	RolloutID string
 }
@@ -95,7 +95,8 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 	if kind.Revisions == workload.ReplicaSets {
 		w.Revision = deploymentHash(o, template)
 	} else {
-		w.Revision, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
+		w.Revision = cmp.Or(jsonpatch.DigString(o.Object, "status", "updateRevision"),
+			jsonpatch.DigString(o.Object, "status", "daemonSetHash"))
 	}
 	return w
 }
@@ -222,9 +223,9 @@ func IdleStatus(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rol
 	}
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration = w.Generation
-	revision := cmp.Or(w.Revision, *partOf(&was).revision)
+	revision := shownRevision(object, cmp.Or(w.Revision, *partOf(&was).revision))
 	common.ObservedRolloutID = cmp.Or(w.RolloutID, revision)
-	common.StableRevision, common.PodTemplateHash = revision, hashOfRevision(w, revision)
+	common.StableRevision, common.PodTemplateHash = revision, revision
 	common.CurrentStepIndex, common.NextStepIndex = int32(steps(object)), -1
 	common.CurrentStepState, common.FinalisingStep = string(rollout.StateCompleted), ""
 	common.Message = status.Message
@@ -301,8 +302,8 @@ func AnnouncedStatus(object *v1beta1.Rollout, w *Workload, why string, now time.
 	}
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration = w.Generation
-	common.ObservedRolloutID = cmp.Or(w.RolloutID, w.Revision)
-	common.PodTemplateHash = hashOfRevision(w, w.Revision)
+	revision := shownRevision(object, w.Revision)
+	common.ObservedRolloutID, common.PodTemplateHash = cmp.Or(w.RolloutID, revision), revision
 	common.CurrentStepIndex, common.NextStepIndex = 1, -1
 	if steps(object) > 1 {
 		common.NextStepIndex = 2
@@ -318,7 +319,7 @@ func AnnouncedStatus(object *v1beta1.Rollout, w *Workload, why string, now time.
 	}
 	status := v1beta1.RolloutStatus{ObservedGeneration: object.Generation, Phase: v1beta1.PhaseProgressing,
 		Message: text, Conditions: all.list}
-	fill(&status, object, common, numbers{revision: w.Revision}, idleEngine(was))
+	fill(&status, object, common, numbers{revision: revision}, idleEngine(was))
 	return status
 }
 
@@ -330,13 +331,4 @@ func steps(object *v1beta1.Rollout) int {
 		return len(s.Canary.Steps)
 	}
 	return 0
-}
-
-// hashOfRevision returns the value of the pods' revision label: the part of the revision's name after the workload's
-// name, or the whole name.
-func hashOfRevision(w *Workload, revision string) string {
-	if w.Ref.Lookup().Revisions == workload.Named {
-		return revision
-	}
-	return strings.TrimPrefix(revision, w.Ref.Name+"-")
 }

@@ -209,7 +209,7 @@ type MoveRequest struct {
 	ReportStuck bool `json:"tellStuck,omitempty"`
 }
 
-// Batch is how a release numbers the pods of a step. RolloutID "" is the new revision's name.
+// Batch is how a release numbers the pods of a step. RolloutID "" is the new revision: the value of its pods' label.
 type Batch struct {
 	RolloutID string `json:"rolloutId,omitempty"`
 	// Step is the number of the step, from 1.

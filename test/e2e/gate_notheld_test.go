@@ -89,10 +89,11 @@ func (d *declared) requireReported() {
 	require.Contains(d.t, why, "the gate is not installed for the namespace "+d.Apps)
 	require.Equal(d.t, "False", conditionOf(r, v1beta1.ConditionSucceeded).Status, "no client takes it for a success")
 	require.NotEqual(d.t, v1beta1.ReasonCompleted, conditionOf(r, v1beta1.ConditionProgressing).Reason)
-	events, err := d.Kube.CoreV1().Events(d.Apps).List(d.t.Context(), metav1.ListOptions{FieldSelector: "reason=ChangeNotHeld"})
-	require.NoError(d.t, err)
-	require.Len(d.t, events.Items, 1)
-	require.Contains(d.t, events.Items[0].Message, "nothing held the change")
+	require.Eventually(d.t, func() bool {
+		events, err := d.Kube.CoreV1().Events(d.Apps).List(d.t.Context(), metav1.ListOptions{FieldSelector: "reason=ChangeNotHeld"})
+		require.NoError(d.t, err)
+		return len(events.Items) == 1 && strings.Contains(events.Items[0].Message, "nothing held the change")
+	}, harness.Patience, harness.Tick, "no event says it")
 	var list struct{ Items []rollout.Status }
 	require.NoError(d.t, json.Unmarshal([]byte(d.allHistory()), &list))
 	require.Len(d.t, list.Items, 1)

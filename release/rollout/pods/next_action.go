@@ -206,14 +206,14 @@ func podStatusReason(seen Observed, hash string) string {
 }
 
 // numberPods labels the pods of a revision that do not carry the release's ID yet with that ID and the batch's number.
-// name replaces the ID if the batch has none, or none that is a valid label value.
-func numberPods(b *rollout.Batch, name string, aim Revision, seen Observed) (d NextAction, numbers bool) {
+// hash, of the new revision, replaces the ID if the batch has none, or none that is a valid label value.
+func numberPods(b *rollout.Batch, hash string, aim Revision, seen Observed) (d NextAction, numbers bool) {
 	if b == nil {
 		return NextAction{}, false
 	}
 	id := b.RolloutID
 	if id == "" || len(validation.IsValidLabelValue(id)) > 0 {
-		id = name
+		id = hash
 	}
 	switch {
 	case id == "":
