@@ -533,3 +533,35 @@ func TestUndo_KeepsRolloutIDOfWorkload(t *testing.T) {
 		"it is shown as complete although it had no steps")
 	require.Equal(t, int32(2), object(undone).Status.CanaryStatus.CurrentStepIndex)
 }
+
+// Clients of Kruise Rollouts compare the revisions in the status with the labels of pods.
+func TestStatus_ShowsRevisionsAsPodsHaveThem(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ apiVersion, kind, revision, shown string }{
+		{"apps/v1", "Deployment", "5f67b774dd", "5f67b774dd"},
+		{"apps/v1", "StatefulSet", "web-5f67b774dd", "web-5f67b774dd"},
+		{"apps/v1", "DaemonSet", "web-5f67b774dd", "5f67b774dd"},
+		{"apps.kruise.io/v1alpha1", "CloneSet", "web-5f67b774dd", "5f67b774dd"},
+		{"apps.kruise.io/v1beta1", "StatefulSet", "web-5f67b774dd", "web-5f67b774dd"},
+		{"apps.kruise.io/v1alpha1", "DaemonSet", "web-5f67b774dd", "5f67b774dd"},
+	} {
+		r := object(func(r *v1beta1.Rollout) {
+			r.Spec.WorkloadRef.APIVersion, r.Spec.WorkloadRef.Kind = c.apiVersion, c.kind
+		})
+		w := deployment(func(w *Workload) {
+			w.Revision, w.Ref = c.revision, catalog.WorkloadRef{APIVersion: c.apiVersion, Kind: c.kind, Name: "web"}
+		})
+		v := rollout.View{Template: "new", Status: rollout.Status{StableRevision: c.revision, CanaryRevision: c.revision,
+			PodTemplateHash: c.revision, CurrentStepIndex: 1, Steps: make([]rollout.StepStatus, 2)}}
+		for _, s := range []v1beta1.RolloutStatus{IdleStatus(r, w, noon), AnnouncedStatus(r, w, "", noon),
+			ReleaseStatus(v, r, noon)} {
+			common := s.CanaryStatus.CommonStatus
+			require.Equal(t, c.shown, s.CanaryStatus.CanaryRevision, c)
+			require.Equal(t, c.shown, common.PodTemplateHash, c)
+			require.Equal(t, c.shown, common.ObservedRolloutID, c)
+			if s.CanaryStatus.StableRevision != "r1" { // announced: the one that served before
+				require.Equal(t, c.shown, common.StableRevision, c)
+			}
+		}
+	}
+}

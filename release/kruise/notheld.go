@@ -53,11 +53,14 @@ type NotHeld struct {
 }
 
 // FindNotHeld returns the change of the workload's pod template that nothing held since its Rollout was there, or since
-// the template in the Rollout's status served; nil if there is none, or if a release of Slipway made it.
+// the template in the Rollout's status served; nil if there is none, or if a release of Slipway made it. Times are in
+// whole seconds: a change in the second in which the Rollout was made counts, for it may have come after it.
 func FindNotHeld(r *v1beta1.Rollout, w metav1.Object) *NotHeld {
 	manager, at := fieldmanager.Last(w, "/spec/template")
 	known := r.Status.Slipway != nil && r.Status.Slipway.Template != ""
-	if since := bothSince(r, w); manager == fieldmanager.Slipway || !known && !since.Before(&at) {
+	made, created := r.CreationTimestamp, w.GetCreationTimestamp()
+	after := created.Before(&at) && !at.Before(&made)
+	if manager == fieldmanager.Slipway || !known && !after {
 		return nil
 	}
 	return &NotHeld{Manager: manager, At: at.Time}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +57,7 @@ func TestKubectlChange_IsReported_IfNothingHeldIt(t *testing.T) {
 		harness.Deployment.Ref("").Lookup())}
 	gate.waitInForce()
 	held.setImage("alice", held.rollout.NewestImage())
-	time.Sleep(time.Until(unseen.get().CreationTimestamp.Add(1100 * time.Millisecond))) // managed fields have whole seconds
+
 	unseen.setImage("mallory", unseen.rollout.NewestImage())
 	unseen.waitUpdated()
 	e.Processes[0] = e.Dev(harness.Options{})
