@@ -565,3 +565,19 @@ func TestStatus_ShowsRevisionsAsPodsHaveThem(t *testing.T) {
 		}
 	}
 }
+
+// On its way back in batches a release waits at its steps like on its way there: clients see the state in which they
+// approve. A rollback at once waits for nobody.
+func TestStatus_ShowsPauses_OfRollbackInBatches(t *testing.T) {
+	t.Parallel()
+	back := func(waiting *rollout.WaitingFor) string {
+		v := rollout.View{Template: "new", Ending: rollout.EndRollback, Status: rollout.Status{CurrentStepIndex: 1,
+			Phase: rollout.PhaseProgressing, CurrentStepState: rollout.StatePaused, WaitingFor: waiting,
+			Steps: make([]rollout.StepStatus, 2)}}
+		return ReleaseStatus(v, object(nil), noon).CurrentStepState
+	}
+	require.Equal(t, "StepPaused", back(&rollout.WaitingFor{Kind: rollout.WaitApproval}))
+	require.Equal(t, "StepPaused", back(&rollout.WaitingFor{Kind: rollout.WaitTimer}))
+	require.Equal(t, "StepUpgrade", back(&rollout.WaitingFor{Kind: rollout.WaitPods}))
+	require.Equal(t, "StepUpgrade", back(nil))
+}

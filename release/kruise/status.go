@@ -158,12 +158,14 @@ func commonOf(s v1beta1.RolloutStatus) v1beta1.CommonStatus { return *partOf(&s)
 func ended(v rollout.View) bool { return v.Status.FinishedAt != nil && !v.Superseding }
 
 // stepState returns the state of the current step. StepPaused is shown only while the step waits for an approval or a
-// timer: not if it is being checked again, has failed, or is being rolled back.
+// timer, also on the way back in batches: not if it is being checked again, has failed, or is being rolled back at once.
 func stepState(v rollout.View) string {
 	s := v.Status
 	switch {
 	case ended(v) && s.Phase != rollout.PhaseFailed, v.Ending == rollout.EndSuccess, v.Ending == rollout.EndNew:
 		return string(rollout.StateCompleted)
+	case v.Ending == rollout.EndRollback && s.CurrentStepState == rollout.StatePaused && waitsAtStep(s):
+		return string(rollout.StatePaused)
 	case v.Ending != rollout.EndNone:
 		return string(rollout.StateUpgrade)
 	case s.CurrentStepState != rollout.StatePaused, s.Paused && v.Stalled == "", waitsAtStep(s):

@@ -164,7 +164,7 @@ func (f *finish) resume() NextAction {
 	progress, complete := f.allPodsReady()
 	f.numbers.Message = progress
 	if complete {
-		if d, numbers := numberPods(f.req.Batch, f.aim.Hash, f.aim, seen); numbers {
+		if d, numbers := numberPods(f.req.Batch, f.aim.Hash, f.aim, seen, strategy.StylePartition); numbers {
 			return d
 		}
 		return done(progress)

@@ -271,7 +271,7 @@ func (m *move) endMove() NextAction {
 		return m.wait("")
 	}
 	m.numbers.Message = m.progress()
-	if d, numbers := numberPods(m.req.Batch, m.numbers.CanaryHash, m.task.Aim, m.seen); numbers {
+	if d, numbers := numberPods(m.req.Batch, m.numbers.CanaryHash, m.task.Aim, m.seen, m.req.Style); numbers {
 		d.Ends = d.Number != nil && !m.req.Settle
 		return d
 	}
