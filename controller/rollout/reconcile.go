@@ -56,8 +56,8 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	if err != nil {
 		return 0, err
 	}
-	snapshot := kruise.Snapshot{Object: r, Workload: w, Strays: c.workloads.strays(r), Refused: refused,
-		RetryAt: retryAt, Unchecked: unchecked, Now: now}
+	snapshot := kruise.Snapshot{Object: r, Workload: w, Strays: c.workloads.strays(r), Extra: c.workloads.extra(w),
+		Refused: refused, RetryAt: retryAt, Unchecked: unchecked, Now: now}
 	next := kruise.Decide(snapshot)
 	if !next.At.IsZero() {
 		again = max(next.At.Sub(now), time.Millisecond)

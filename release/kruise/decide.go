@@ -78,6 +78,8 @@ type Snapshot struct {
 	// object's mark.
 	Workload *Workload
 	Strays   []*Workload
+	// Extra is the extra workload of the release in progress; nil if it has none.
+	Extra *Extra
 	// Refused is why the last attempt to start a release failed; "" if none is known to have failed. RetryAt is when
 	// the next attempt is due.
 	Refused string

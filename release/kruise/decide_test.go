@@ -257,8 +257,8 @@ func TestDecide(t *testing.T) {
 					v1beta1.Condition{Type: v1beta1.ConditionStalled, Status: "True", Reason: reasonRedeclared})
 			})), deployment(claimed("new")), 0, DoCommand, rollout.VerbRetry},
 		{"new pods of a step are not counted at once", object(open(rollout.StateUpgrade)), deployment(partlyUpdated),
-			9 * time.Second, DoNothing, ""},
-		{"but periodically", object(open(rollout.StateUpgrade)), deployment(partlyUpdated), 20 * time.Second,
+			2 * time.Second, DoNothing, ""},
+		{"but periodically", object(open(rollout.StateUpgrade)), deployment(partlyUpdated), 21 * time.Second,
 			DoWriteStatus, ""},
 		{"an edit of the object is forwarded to its release",
 			object(both(open(rollout.StateUpgrade), func(r *v1beta1.Rollout) {
@@ -446,6 +446,12 @@ func TestPodsOfAStepAreCounted_WhileTheyStart(t *testing.T) {
 	require.Equal(t, int32(1), next.Status.CanaryStatus.CanaryReplicas)
 	require.Equal(t, int32(1), next.Status.CanaryStatus.CanaryReadyReplicas, "four are ready, and three are old")
 	r.Status = *next.Status
+	extra := deployment(partlyUpdated)
+	extra.Saved.Style = strategy.StyleCanary
+	counted := Decide(Snapshot{Object: r, Workload: extra, Extra: &Extra{Total: 2, Ready: 1}, Now: noon.Add(countEvery)})
+	require.Equal(t, int32(2), counted.Status.CanaryStatus.CanaryReplicas, "those of an extra workload too")
+	require.Equal(t, DoNothing, Decide(Snapshot{Object: r, Workload: extra, Now: noon.Add(countEvery)}).Kind,
+		"it has none yet")
 	v := rollout.View{Template: "new", Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1,
 		CurrentStepState: rollout.StateUpgrade,
 		Replicas:         4, Steps: make([]rollout.StepStatus, 2)}}

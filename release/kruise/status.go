@@ -289,7 +289,7 @@ func conditionOf(list []v1beta1.Condition, kind string) v1beta1.Condition {
 
 // countEvery is how often the pods of a step are counted while they start. A count is due only within countWithin of
 // each interval, so that several processes count at the same time and one of them writes.
-const countEvery, countWithin = 10 * time.Second, time.Second
+const countEvery, countWithin = 3 * time.Second, time.Second
 
 // follow shows the facts about a workload in a release that neither the release nor an event reports.
 func (s Snapshot) follow() NextAction {
@@ -314,17 +314,16 @@ func (s Snapshot) generation() NextAction {
 	return s.writeStatus(*status, "the workload's controller observed its generation")
 }
 
-// counts periodically shows how many pods of a step exist. Pods of an extra workload (style canary) are counted by the
-// release once they are ready.
+// counts periodically shows how many pods of a step exist, ready or not.
 func (s Snapshot) counts() NextAction {
-	w, since := s.Workload, commonOf(s.Object.Status).LastUpdateTime
-	if since == nil || w.Saved == nil || w.Template != w.Saved.Declared || w.Saved.Style == strategy.StyleCanary ||
-		w.Observed < w.Generation {
+	since := commonOf(s.Object.Status).LastUpdateTime
+	total, ready, known := s.newPods()
+	if since == nil || !known {
 		return NextAction{Kind: DoNothing}
 	}
 	status := s.Object.Status.DeepCopy()
 	p := partOf(status)
-	*p.replicas, *p.ready = w.Updated, w.UpdatedReady()
+	*p.replicas, *p.ready = total, ready
 	next := s.writeStatus(*status, "new pods of the step")
 	past := s.Now.Sub(since.Time)
 	if due := past >= countEvery && past%countEvery < countWithin; due || next.Kind == DoNothing {
@@ -332,4 +331,20 @@ func (s Snapshot) counts() NextAction {
 	}
 	return NextAction{Kind: DoNothing, At: since.Add(past.Truncate(countEvery) + countEvery),
 		Reason: "pods of the step are counted at the next interval"}
+}
+
+// newPods returns how many new pods the release's workload has, or its extra workload; known is false while that can't
+// be seen.
+func (s Snapshot) newPods() (total, ready int32, known bool) {
+	w, e := s.Workload, s.Extra
+	switch {
+	case w.Saved == nil:
+		return 0, 0, false
+	case w.Saved.Style == strategy.StyleCanary:
+		if e == nil {
+			return 0, 0, false
+		}
+		return e.Total, e.Ready, true
+	}
+	return w.Updated, w.UpdatedReady(), w.Template == w.Saved.Declared && w.Observed >= w.Generation
 }

@@ -26,6 +26,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -99,6 +100,22 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 			jsonpatch.DigString(o.Object, "status", "daemonSetHash"))
 	}
 	return w
+}
+
+// Extra is what a Rollout needs of an extra workload. Of is the value of its label strategy.LabelCanaryOf.
+type Extra struct {
+	metav1.PartialObjectMetadata
+	Of           string
+	Total, Ready int32
+}
+
+// ReadExtra reads an extra workload.
+func ReadExtra(o *unstructured.Unstructured) *Extra {
+	e := &Extra{Of: o.GetLabels()[strategy.LabelCanaryOf]}
+	e.Namespace, e.Name, e.UID, e.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
+	counts := workload.Of(o.GetAPIVersion(), o.GetKind()).Count(o.Object)
+	e.Total, e.Ready = counts.Total, counts.Ready
+	return e
 }
 
 // UpdatedReady returns the lower bound of ready pods of the newest template that the workload's status proves: all
