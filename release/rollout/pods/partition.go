@@ -34,6 +34,7 @@ type updateStrategy struct {
 	RollingUpdate struct {
 		rollingFields
 		UnorderedUpdate json.RawMessage `json:"unorderedUpdate"`
+		Paused          json.RawMessage `json:"paused"`
 	} `json:"rollingUpdate"`
 }
 
@@ -229,6 +230,10 @@ func (k partitioned) pauseSettings(t task, seen Observed) []workload.Setting {
 func (k partitioned) finalSettings(seen Observed) (first, last []workload.Setting) {
 	own := workload.Setting{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}
 	s := parseStrategy(own.Value)
+	// clients of Kruise Rollouts expect that an Advanced DaemonSet says so after a release by a Rollout object
+	if k.nested && !k.ordinals && seen.Saved.Declared != "" && workload.AbsentJSON(s.RollingUpdate.Paused) {
+		own.Value = withFields(own.Value, map[string]any{"/rollingUpdate/paused": false})
+	}
 	for _, p := range []*intstr.IntOrString{s.Partition, s.RollingUpdate.Partition} {
 		if p != nil && (p.IntVal != 0 || p.StrVal != "" && p.StrVal != "0%") {
 			return []workload.Setting{k.partitionSetting(seen, 0, 0)}, []workload.Setting{own}
