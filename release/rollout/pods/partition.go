@@ -34,7 +34,6 @@ type updateStrategy struct {
 	RollingUpdate struct {
 		rollingFields
 		UnorderedUpdate json.RawMessage `json:"unorderedUpdate"`
-		Paused          json.RawMessage `json:"paused"`
 	} `json:"rollingUpdate"`
 }
 
@@ -231,7 +230,7 @@ func (k partitioned) finalSettings(seen Observed) (first, last []workload.Settin
 	own := workload.Setting{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}
 	s := parseStrategy(own.Value)
 	// clients of Kruise Rollouts expect that an Advanced DaemonSet says so after a release by a Rollout object
-	if k.nested && !k.ordinals && seen.Saved.Declared != "" && workload.AbsentJSON(s.RollingUpdate.Paused) {
+	if k.nested && !k.ordinals && seen.Saved.Declared != "" && !s.RollingUpdate.Paused {
 		own.Value = withFields(own.Value, map[string]any{"/rollingUpdate/paused": false})
 	}
 	for _, p := range []*intstr.IntOrString{s.Partition, s.RollingUpdate.Partition} {
