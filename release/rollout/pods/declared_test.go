@@ -132,7 +132,8 @@ func TestBatchNumbers_FollowPlan_AfterScale(t *testing.T) {
 		{"scaled down: more than planned are of the current step", 5, 2, []string{"1", "1", ""}, []string{"2"}},
 		{"beyond the plan", 5, 1, []string{"1", "", ""}, []string{"1", "1"}},
 	} {
-		seen := Observed{PodsSeen: true}
+		seen := Observed{}
+		seen.PodsSeen = true
 		seen.Replicas = c.size
 		for _, batch := range c.has {
 			seen.Pods = append(seen.Pods, pod(batch))
