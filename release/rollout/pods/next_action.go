@@ -224,7 +224,7 @@ func numberPods(b *rollout.Batch, hash string, aim Revision, seen Observed, styl
 	case !seen.PodsSeen:
 		return readPods("read which pods the step has added"), true
 	}
-	fresh := slices.DeleteFunc(seen.allPods(), func(p workload.Pod) bool {
+	fresh := slices.DeleteFunc(slices.Clone(seen.allPods()), func(p workload.Pod) bool {
 		return p.Revision != aim.Hash || !p.Alive() || p.RolloutID == id
 	})
 	if len(fresh) == 0 {
