@@ -48,7 +48,7 @@ type Releases interface {
 		error)
 	// Open reports whether a release of an object is running.
 	Open(ctx context.Context, object rollout.ObjectRef) (bool, error)
-	// RecordNotHeld writes the record of a change of a pod template that moved pods without a release. It is idempotent.
+	// RecordNotHeld writes the record of a change of a pod template that moved pods without a release, once.
 	RecordNotHeld(ctx context.Context, u kruise.Unheld) error
 }
 
@@ -197,9 +197,8 @@ type workloads struct {
 func newWorkloads(objects dynamic.Interface, options Options, changed func(*kruise.Workload), began func()) *workloads {
 	w := &workloads{objects: objects, kinds: watch.NewKinds(options.Served),
 		watches: map[string]*watch.Watch[*kruise.Workload]{}}
-	w.extras = watch.New(watch.Untyped(objects, extraResource), func(u *unstructured.Unstructured) (*kruise.Extra, error) {
-		return kruise.ReadExtra(u), nil
-	}, watch.Options{Namespaces: options.Namespaces, Labels: strategy.LabelCanaryOf,
+	w.extras = watch.New(watch.Untyped(objects, extraResource), readExtra, watch.Options{
+		Namespaces: options.Namespaces, Labels: strategy.LabelCanaryOf,
 		Failed: warnUnwatched(options.Log, "extra workloads", noReleases)})
 	for _, kind := range workload.Kinds {
 		watched := watch.New(watch.Untyped(objects, kind.Resource), readWorkload, watch.Options{
@@ -223,6 +222,8 @@ func (w *workloads) extra(of *kruise.Workload) *kruise.Extra {
 	}
 	return w.extras.Get(of.Namespace, of.Saved.CanaryWorkload)
 }
+
+func readExtra(u *unstructured.Unstructured) (*kruise.Extra, error) { return kruise.ReadExtra(u), nil }
 
 // readWorkload converts a workload to what a Rollout needs.
 func readWorkload(u *unstructured.Unstructured) (*kruise.Workload, error) {

@@ -74,8 +74,8 @@ func (c *Controller) whyNotHeld(ctx context.Context, r *v1beta1.Rollout, w *unst
 		return "the gate is not installed for the namespace " + r.Namespace + ", or not as this version of Slipway " +
 			"writes it: run `slipway guard install`", nil
 	}
-	return "an API server does not apply the gate in the first seconds after its start, or after the creation of a Rollout " +
-		"or of the gate", nil
+	return "an API server does not apply the gate in the first seconds after its start, or after the creation of a " +
+		"Rollout or of the gate", nil
 }
 
 // record writes the record of a change that was not held. Without it the change is still shown on the object.

@@ -40,5 +40,6 @@ func reconnect[R any](ctx context.Context, again reconnection, request func() (R
 
 // refusesConnections reports whether an API server does not run, or has just ended.
 func refusesConnections(err error) bool {
-	return err != nil && (utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err))
+	return err != nil && (utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
+		utilnet.IsProbableEOF(err))
 }

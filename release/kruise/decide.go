@@ -36,8 +36,8 @@ const (
 	DoUnmark ActionKind = "letGo"
 	// DoWriteStatus writes NextAction.Status.
 	DoWriteStatus ActionKind = "show"
-	// DoReport finds out whether a change of the workload's pod template was not held (NotHeld), reports it, and shows the
-	// workload's current state.
+	// DoReport finds out whether a change of the workload's pod template was not held (NotHeld), reports it, and shows
+	// the workload's current state.
 	DoReport ActionKind = "report"
 	// DoStart starts a release, DoSupersede one that replaces the release in progress.
 	DoStart     ActionKind = "begin"

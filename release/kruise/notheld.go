@@ -72,8 +72,8 @@ func (n NotHeld) Text(w *Workload, why string) string {
 	if n.Manager != "" {
 		by = fmt.Sprintf(" by the client %q at %s", n.Manager, n.At.UTC().Format(time.RFC3339))
 	}
-	return fmt.Sprintf("the pod template of %s %s was changed%s (%s), and nothing held the change: %s. Its pods move to "+
-		"it without the steps of this Rollout. The next change is held: the template before, set again, goes through "+
+	return fmt.Sprintf("the pod template of %s %s was changed%s (%s), and nothing held the change: %s. Its pods move "+
+		"to it without the steps of this Rollout. The next change is held: the template before, set again, goes through "+
 		"the steps", w.Ref.Kind, w.Name, by, strategy.ImageList(w.Images), why)
 }
 

@@ -27,12 +27,12 @@ func TestFindNotHeld(t *testing.T) {
 		by     string
 		is     bool
 	}{
-		{"a change after the Rollout's creation", false, []metav1.ManagedFieldsEntry{wrote("kubectl", time.Second), labelled},
-			"kubectl", true},
+		{"a change after the Rollout's creation", false, []metav1.ManagedFieldsEntry{wrote("kubectl", time.Second),
+			labelled}, "kubectl", true},
 		{"one in the same second may have come after it", false, []metav1.ManagedFieldsEntry{wrote("kubectl", 0)},
 			"kubectl", true},
-		{"the workload's own creation is no change", false, []metav1.ManagedFieldsEntry{wrote("kubectl", -time.Minute)}, "",
-			false},
+		{"the workload's own creation is no change", false, []metav1.ManagedFieldsEntry{wrote("kubectl",
+			-time.Minute)}, "", false},
 		{"an older one", false, []metav1.ManagedFieldsEntry{wrote("kubectl", -time.Second)}, "", false},
 		{"the API server names no client", false, nil, "", false},
 		{"of a template that served before, any client's", true, []metav1.ManagedFieldsEntry{wrote("kubectl",

@@ -158,7 +158,8 @@ func commonOf(s v1beta1.RolloutStatus) v1beta1.CommonStatus { return *partOf(&s)
 func ended(v rollout.View) bool { return v.Status.FinishedAt != nil && !v.Superseding }
 
 // stepState returns the state of the current step. StepPaused is shown only while the step waits for an approval or a
-// timer, also on the way back in batches: not if it is being checked again, has failed, or is being rolled back at once.
+// timer, also on the way back in batches: not if it is being checked again, has failed, or is being rolled back at
+// once.
 func stepState(v rollout.View) string {
 	s := v.Status
 	switch {

@@ -80,7 +80,8 @@ func (d *declared) waitUpdated() {
 func (d *declared) requireReported() {
 	d.t.Helper()
 	r := d.waitObject("not held", func(r *v1beta1.Rollout) bool {
-		return conditionOf(r, v1beta1.ConditionNotHeld).Status == "True" && strings.HasSuffix(r.Status.Message, "4 of 4 pods have it")
+		return conditionOf(r, v1beta1.ConditionNotHeld).Status == "True" &&
+			strings.HasSuffix(r.Status.Message, "4 of 4 pods have it")
 	})
 	why := conditionOf(r, v1beta1.ConditionNotHeld).Message
 	require.Contains(d.t, why, "was changed by the client \"kubectl-set\" at ")
@@ -89,7 +90,8 @@ func (d *declared) requireReported() {
 	require.Equal(d.t, "False", conditionOf(r, v1beta1.ConditionSucceeded).Status, "no client takes it for a success")
 	require.NotEqual(d.t, v1beta1.ReasonCompleted, conditionOf(r, v1beta1.ConditionProgressing).Reason)
 	require.Eventually(d.t, func() bool {
-		events, err := d.Kube.CoreV1().Events(d.Apps).List(d.t.Context(), metav1.ListOptions{FieldSelector: "reason=ChangeNotHeld"})
+		events, err := d.Kube.CoreV1().Events(d.Apps).List(d.t.Context(),
+			metav1.ListOptions{FieldSelector: "reason=ChangeNotHeld"})
 		require.NoError(d.t, err)
 		return len(events.Items) == 1 && strings.Contains(events.Items[0].Message, "nothing held the change")
 	}, harness.Patience, harness.Tick, "no event says it")

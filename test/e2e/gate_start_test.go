@@ -124,8 +124,8 @@ func (c *startedChange) until(began time.Time, ask func() error) time.Duration {
 }
 
 func (c *startedChange) String() string {
-	return fmt.Sprintf("%s %s: new Rollout %v, made %v and changed %v after the start, refused: %v", c.kind.Title, c.name,
-		c.isNew, c.madeAt, c.changedAt, c.refusals)
+	return fmt.Sprintf("%s %s: new Rollout %v, made %v and changed %v after the start, refused: %v", c.kind.Title,
+		c.name, c.isNew, c.madeAt, c.changedAt, c.refusals)
 }
 
 // markedWithin is how long after a Rollout was made its workload is held for certain: an API server may deliver the
@@ -146,7 +146,8 @@ func (c *startedChange) requireReleased() {
 		last, err = store.ReadRollout(found)
 		require.NoError(c.t, err)
 		return last.Status.CurrentStepState == "StepPaused" || conditionOf(last, v1beta1.ConditionNotHeld).Type != ""
-	}, 2*harness.Patience, harness.Tick, "%s\nits release does not begin, and it says nothing: %v\n%v", c, &last, c.changed)
+	}, 2*harness.Patience, harness.Tick, "%s\nits release does not begin, and it says nothing: %v\n%v", c, &last,
+		c.changed)
 	if passed := conditionOf(last, v1beta1.ConditionNotHeld); passed.Message != "" {
 		c.t.Logf("%s passed: %s", c, passed.Message)
 		require.True(c.t, c.isNew && c.changedAt-c.madeAt < markedWithin, "%s passed: %s", c, passed.Message)

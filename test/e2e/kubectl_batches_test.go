@@ -50,7 +50,8 @@ func TestLongKubectlRelease_ShowsBatches_AsKruiseDoes(t *testing.T) {
 // declareInBatches declares a Rollout that rolls back in batches.
 func declareInBatches(t *testing.T, e *harness.Engine, g *harness.Guard, kind harness.Kind) *declared {
 	t.Helper()
-	d := &declared{release: prepareUnobserved(t, e, cell{kind, strategy.StylePartition, harness.NoProvider}, nil), guard: g}
+	d := &declared{guard: g,
+		release: prepareUnobserved(t, e, cell{kind, strategy.StylePartition, harness.NoProvider}, nil)}
 	g.EnforceOn(t, d.Apps)
 	document := d.document()
 	document["metadata"].(map[string]any)["annotations"] = map[string]any{"rollouts.kruise.io/rollback-in-batch": "true"}
@@ -96,7 +97,8 @@ func TestLongKubectlRelease_CountsUnreadyPods_WithinSeconds(t *testing.T) {
 			d.waitGate()
 			unready := "registry.test/order:never-ready"
 			d.setImage("alice", unready)
-			require.Eventually(t, func() bool { return d.podsOf(unready) > 0 }, harness.Patience, harness.Tick, "no new pod comes")
+			require.Eventually(t, func() bool { return d.podsOf(unready) > 0 }, harness.Patience, harness.Tick,
+				"no new pod comes")
 			there := time.Now()
 			d.waitObject("counted", func(r *v1beta1.Rollout) bool {
 				c := r.Status.CanaryStatus

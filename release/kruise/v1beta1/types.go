@@ -278,8 +278,8 @@ const (
 
 // The types of a Rollout's conditions. Three are Slipway's own. ConditionStalled: the release waits for an operator
 // because of a failure or a change by another client. ConditionUnchecked: nothing proves that the authors of the
-// Rollout may change the objects that it refers to. ConditionNotHeld: nothing held the last change of the workload's pod
-// template, so that pods moved without a release; until the next one.
+// Rollout may change the objects that it refers to. ConditionNotHeld: nothing held the last change of the workload's
+// pod template, so that pods moved without a release; until the next one.
 const (
 	ConditionProgressing = "Progressing"
 	ConditionSucceeded   = "Succeeded"

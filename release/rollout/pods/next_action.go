@@ -41,7 +41,8 @@ type NextAction struct {
 	Begun *rollout.BeginResult
 }
 
-// PodNumbers are the labels of the pods that a step has added: the release's ID, and of each pod the number of its batch.
+// PodNumbers are the labels of the pods that a step has added: the release's ID, and of each pod the number of its
+// batch.
 type PodNumbers struct {
 	Pods      []workload.Pod
 	RolloutID string

@@ -100,7 +100,8 @@ func TestFinalSettings_SayThatAdvancedDaemonSetIsNotPaused_UnderRolloutObject(t 
 		{"a StatefulSet has no such field", "new", `{"rollingUpdate":{}}`, `{"rollingUpdate":{}}`,
 			partitioned{nested: true, ordinals: true}},
 	} {
-		first, _ := c.tech.finalSettings(Observed{Saved: &rollout.Saved{Settings: strategyOf(c.own), Declared: c.declared}})
+		first, _ := c.tech.finalSettings(Observed{Saved: &rollout.Saved{Settings: strategyOf(c.own),
+			Declared: c.declared}})
 		require.JSONEq(t, c.want, string(first[0].Value), c.reason)
 	}
 }

@@ -115,14 +115,16 @@ func TestTargetProperties(t *testing.T) {
 		require.LessOrEqual(t, got, size, "never more than the size")
 		require.GreaterOrEqual(t, got, min(size, 1), "a step replaces at least one pod if there is one")
 		larger := rapid.Int32Range(size, 1200).Draw(t, "larger size")
-		require.GreaterOrEqual(t, Target(StylePartition, step, larger), got, "a larger workload never has fewer new pods")
+		require.GreaterOrEqual(t, Target(StylePartition, step, larger), got,
+			"a larger workload never has fewer new pods")
 		if step.Type == intstr.Int {
 			return
 		}
 		n, ok := parsePercent(step.StrVal)
 		require.True(t, ok)
 		more := intstr.FromString(formatPercent(rapid.Int32Range(n, 100).Draw(t, "larger percentage")))
-		require.GreaterOrEqual(t, Target(StylePartition, more, size), got, "a larger percentage never replaces fewer pods")
+		require.GreaterOrEqual(t, Target(StylePartition, more, size), got,
+			"a larger percentage never replaces fewer pods")
 		require.Equal(t, size, Target(StylePartition, part("100%"), size), "100 % replaces all pods")
 		if n < 100 && size > 1 {
 			require.Less(t, got, size, "a percentage below 100 % keeps a stable pod")
