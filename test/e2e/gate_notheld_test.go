@@ -95,12 +95,13 @@ func (d *declared) requireReported() {
 		require.NoError(d.t, err)
 		return len(events.Items) == 1 && strings.Contains(events.Items[0].Message, "nothing held the change")
 	}, harness.Patience, harness.Tick, "no event says it")
-	var list struct{ Items []rollout.Status }
+	var list struct{ Items []struct{ Rollout rollout.Status } }
 	require.NoError(d.t, json.Unmarshal([]byte(d.allHistory()), &list))
 	require.Len(d.t, list.Items, 1)
-	require.Equal(d.t, rollout.PhaseFailed, list.Items[0].Phase)
-	require.Equal(d.t, why, list.Items[0].Reason)
-	require.Equal(d.t, d.rollout.NewestImage(), list.Items[0].Images["app"])
+	recorded := list.Items[0].Rollout
+	require.Equal(d.t, rollout.PhaseFailed, recorded.Phase)
+	require.Equal(d.t, why, recorded.Reason)
+	require.Equal(d.t, d.rollout.NewestImage(), recorded.Images["app"])
 	metrics := string(d.Call(http.MethodGet, "/metrics", "").Body)
 	require.NotContains(d.t, metrics, "slipway_changes_not_held_total 0\n")
 	require.Contains(d.t, metrics, "slipway_changes_not_held_total ")
