@@ -95,7 +95,9 @@ func (d *declared) requireReported() {
 		require.NoError(d.t, err)
 		return len(events.Items) == 1 && strings.Contains(events.Items[0].Message, "nothing held the change")
 	}, harness.Patience, harness.Tick, "no event says it")
-	var list struct{ Items []struct{ Rollout rollout.Status } }
+	var list struct {
+		Items []struct{ Rollout rollout.Status }
+	}
 	require.NoError(d.t, json.Unmarshal([]byte(d.allHistory()), &list))
 	require.Len(d.t, list.Items, 1)
 	recorded := list.Items[0].Rollout
