@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/store"
@@ -77,6 +78,9 @@ func changeAfterStarts(t *testing.T, starts int, kinds ...harness.Kind) {
 			all = append(all, c)
 		}
 		p.Kill(harness.PartAPIServer)
+		// on a busy machine the killed process listens a little longer
+		require.Eventually(t, func() bool { return utilnet.IsConnectionRefused(ready(e)) }, harness.Patience, harness.Tick,
+			"the API server does not end")
 		var running sync.WaitGroup
 		running.Go(func() { p.StartPart(harness.PartAPIServer) })
 		began := waitAnswers(t, e)
@@ -93,10 +97,14 @@ func changeAfterStarts(t *testing.T, starts int, kinds ...harness.Kind) {
 // waitAnswers waits until the API server says that it is ready.
 func waitAnswers(t *testing.T, e *harness.Engine) time.Time {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		return e.Kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(context.Background()).Error() == nil
-	}, harness.Patience, 20*time.Millisecond, "the API server does not start")
+	require.Eventually(t, func() bool { return ready(e) == nil }, harness.Patience, 20*time.Millisecond,
+		"the API server does not start")
 	return time.Now()
+}
+
+// ready asks the API server whether it is ready.
+func ready(e *harness.Engine) error {
+	return e.Kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(context.Background()).Error()
 }
 
 // run makes the Rollout if it is new, and changes the workload, as soon as the API server accepts it.
