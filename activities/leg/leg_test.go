@@ -70,7 +70,7 @@ func (p *party) Move(_ context.Context, in rollout.MoveRequest) (rollout.MoveRes
 	if in.Inspect {
 		return p.numbers(), p.called("look")
 	}
-	p.updated = max(p.updated, strategy.Target(in.Replicas, 10))
+	p.updated = max(p.updated, strategy.Target(in.Style, in.Replicas, 10))
 	return p.numbers(), p.called("move " + in.Replicas.String())
 }
 

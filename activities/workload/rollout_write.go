@@ -195,10 +195,10 @@ func (t *rolloutJob) patchRelated(ctx context.Context, c change) error {
 
 // labelPods labels the pods of a step with its number. A pod that has disappeared needs no label.
 func (t *rolloutJob) labelPods(ctx context.Context, n *pods.PodNumbers) error {
-	for _, p := range n.Pods {
+	for i, p := range n.Pods {
 		ops := []jsonpatch.Op{jsonpatch.Test("/metadata/uid", p.UID),
 			jsonpatch.Add(jsonpatch.Label(rollout.LabelRolloutID), n.RolloutID),
-			jsonpatch.Add(jsonpatch.Label(rollout.LabelBatchID), n.Batch)}
+			jsonpatch.Add(jsonpatch.Label(rollout.LabelBatchID), n.Batches[i])}
 		failpoint.Hit("rollout.pod.number.before")
 		_, err := t.a.cluster.Patch(ctx, t.ref(podsResource, p.Name), jsonpatch.Encode(ops), false)
 		failpoint.Hit("rollout.pod.number.after")

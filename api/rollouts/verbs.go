@@ -180,10 +180,15 @@ func (s *rolloutStart) frozenByEarlierRelease(ctx context.Context, last rollout.
 }
 
 // Objects lets the controller of Rollout objects start and command releases in the same way as the HTTP API.
-type Objects struct{ *Handlers }
+type Objects struct {
+	*Handlers
+	recordLimit int
+}
 
-// NewObjects creates an Objects.
-func NewObjects(b *backend.Backend) *Objects { return &Objects{&Handlers{Backend: b}} }
+// NewObjects creates an Objects. It keeps recordLimit records of a name.
+func NewObjects(b *backend.Backend, recordLimit int) *Objects {
+	return &Objects{&Handlers{Backend: b}, recordLimit}
+}
 
 func keyOf(o rollout.ObjectRef) rolloutKey {
 	return rolloutKey{catalog.DefaultParty, o.Namespace, o.Name}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/fx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,16 +74,21 @@ type controllerParts struct {
 	Typed      kube.Typed
 	Objects    dynamic.Interface
 	Protection *kube.ProtectionReader
+	Registry   *prometheus.Registry
 }
 
 // rolloutControllersModule runs the controllers for the Rollouts and TrafficRoutings of the home cluster. They belong
 // to workers, since they hold workloads: the account of a server has no right to do that.
 var rolloutControllersModule = fx.Module("rollout-controllers",
 	fx.Invoke(func(lc fx.Lifecycle, p controllerParts) {
+		notHeld := prometheus.NewCounter(prometheus.CounterOpts{Name: "slipway_changes_not_held_total",
+			Help: "Changes of pod templates that moved pods although a Rollout names the workload."})
+		p.Registry.MustRegister(notHeld)
 		options := rolloutcontroller.Options{
-			Unchecked:  p.Protection.Unchecked,
-			Events:     p.Typed.CoreV1(),
-			Namespaces: p.Settings.WatchNamespaces,
+			CountNotHeld: notHeld.Inc,
+			Unchecked:    p.Protection.Unchecked,
+			Events:       p.Typed.CoreV1(),
+			Namespaces:   p.Settings.WatchNamespaces,
 			Served: func(resource schema.GroupVersionResource) bool {
 				return watch.Served(p.Typed.Discovery(), resource)
 			},
@@ -91,7 +97,8 @@ var rolloutControllersModule = fx.Module("rollout-controllers",
 			RequireGate:     p.Settings.RequireGate,
 			Log:             p.Log,
 		}
-		controller := rolloutcontroller.New(p.Store, p.Objects, rollouts.NewObjects(newBackend(p.BackendParts)), options)
+		controller := rolloutcontroller.New(p.Store, p.Objects, rollouts.NewObjects(newBackend(p.BackendParts),
+			p.Settings.RecordLimit), options)
 		shared := rolloutcontroller.NewTrafficRoutings(p.Store, p.Objects, options)
 		lc.Append(fx.Hook{OnStart: controller.Start, OnStop: controller.Stop})
 		lc.Append(fx.Hook{OnStart: shared.Start, OnStop: shared.Stop})

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -47,6 +48,8 @@ type Releases interface {
 		error)
 	// Open reports whether a release of an object is running.
 	Open(ctx context.Context, object rollout.ObjectRef) (bool, error)
+	// RecordNotHeld writes the record of a change of a pod template that moved pods without a release, once.
+	RecordNotHeld(ctx context.Context, u kruise.Unheld) error
 }
 
 // Options of a controller.
@@ -66,6 +69,8 @@ type Options struct {
 	// RequireGate refuses what the API server has not checked: releases of objects without the proof of Unchecked, and
 	// commands in the status of a Rollout whose sender it does not record.
 	RequireGate bool
+	// CountNotHeld counts a change of a pod template that moved pods without a release; nil: nothing counts.
+	CountNotHeld func()
 	// Events writes the events of the objects.
 	Events typedcorev1.EventsGetter
 	Log    *slog.Logger
@@ -105,6 +110,7 @@ func New(home homeStore, objects dynamic.Interface, releases Releases, options O
 		warnings: newWarnings(options),
 		queue:    watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
 	c.workloads = newWorkloads(objects, options, c.wake, c.wakeAll)
+	c.workloads.extras.Handle(watch.OnChange(c.wakeFor))
 	c.rollouts = watch.New(watch.Untyped(objects, v1beta1.Resource), readRollout, watch.Options{
 		Namespaces: options.Namespaces, Resync: checkInterval,
 		Failed: warnUnwatched(options.Log, "Rollouts", noReleases)}).
@@ -121,7 +127,7 @@ func readRollout(u *unstructured.Unstructured) (*v1beta1.Rollout, error) {
 
 // Start starts the watches and workers, and returns at once. Releases that it starts continue after Stop.
 func (c *Controller) Start(context.Context) error {
-	c.Begin(c.rollouts.Run, c.workloads.kinds.Run, c.warnings.run, func(ctx context.Context) {
+	c.Begin(c.rollouts.Run, c.workloads.kinds.Run, c.workloads.extras.Run, c.warnings.run, func(ctx context.Context) {
 		c.queue.Run(ctx, watch.Work[cache.ObjectName]{Do: c.reconcile, Workers: workers, Timeout: callTimeout,
 			Failed: func(name cache.ObjectName, err error) {
 				c.options.Log.Warn("could not reconcile a Rollout; retrying", "rollout", name.String(), "error", err)
@@ -141,6 +147,15 @@ func (c *Controller) wakeAll() {
 func (c *Controller) wake(w *kruise.Workload) {
 	for _, r := range c.rollouts.By(byNamespace, w.Namespace) {
 		if kruise.References(r, w) || kruise.Marked(r, w) {
+			c.queue.Add(cache.MetaObjectToName(r))
+		}
+	}
+}
+
+// wakeFor queues the objects whose workload has an extra workload.
+func (c *Controller) wakeFor(e *kruise.Extra) {
+	for _, r := range c.rollouts.By(byNamespace, e.Namespace) {
+		if strategy.CanaryOf(r.Spec.WorkloadRef.Name) == e.Of {
 			c.queue.Add(cache.MetaObjectToName(r))
 		}
 	}
@@ -169,11 +184,12 @@ func warnUnwatched(log *slog.Logger, what, forbidden string) func(namespace stri
 	}
 }
 
-// workloads watches the workloads with the mark of a Rollout.
+// workloads watches the workloads with the mark of a Rollout, and extra workloads.
 type workloads struct {
 	objects dynamic.Interface
 	kinds   *watch.Kinds
 	watches map[string]*watch.Watch[*kruise.Workload]
+	extras  *watch.Watch[*kruise.Extra]
 }
 
 // newWorkloads prepares a watch for each kind. changed is called with each changed workload, began when the watch of a
@@ -181,6 +197,9 @@ type workloads struct {
 func newWorkloads(objects dynamic.Interface, options Options, changed func(*kruise.Workload), began func()) *workloads {
 	w := &workloads{objects: objects, kinds: watch.NewKinds(options.Served),
 		watches: map[string]*watch.Watch[*kruise.Workload]{}}
+	w.extras = watch.New(watch.Untyped(objects, extraResource), readExtra, watch.Options{
+		Namespaces: options.Namespaces, Labels: strategy.LabelCanaryOf,
+		Failed: warnUnwatched(options.Log, "extra workloads", noReleases)})
 	for _, kind := range workload.Kinds {
 		watched := watch.New(watch.Untyped(objects, kind.Resource), readWorkload, watch.Options{
 			Namespaces: options.Namespaces, Labels: gate.Label, Synced: began,
@@ -192,6 +211,19 @@ func newWorkloads(objects dynamic.Interface, options Options, changed func(*krui
 	}
 	return w
 }
+
+// extraResource is the resource of extra workloads.
+var extraResource = appsv1.SchemeGroupVersion.WithResource("deployments")
+
+// extra returns the extra workload of the release that has claimed a workload; nil if it has none.
+func (w *workloads) extra(of *kruise.Workload) *kruise.Extra {
+	if of == nil || of.Saved == nil || of.Saved.CanaryWorkload == "" {
+		return nil
+	}
+	return w.extras.Get(of.Namespace, of.Saved.CanaryWorkload)
+}
+
+func readExtra(u *unstructured.Unstructured) (*kruise.Extra, error) { return kruise.ReadExtra(u), nil }
 
 // readWorkload converts a workload to what a Rollout needs.
 func readWorkload(u *unstructured.Unstructured) (*kruise.Workload, error) {

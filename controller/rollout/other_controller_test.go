@@ -29,6 +29,8 @@ func (*begins) Send(context.Context, rollout.ObjectRef, rollout.Command, *strate
 	return kruise.Answer{}, nil
 }
 
+func (*begins) RecordNotHeld(context.Context, kruise.Unheld) error { return nil }
+
 func (*begins) Open(context.Context, rollout.ObjectRef) (bool, error) { return false, nil }
 
 // While another controller releases the workloads of Rollouts, no release begins, and the object shows why. The check

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/author"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -23,8 +24,9 @@ import (
 	"slipway.io/slipway/release/workload"
 )
 
-// fieldManager owns the fields that the controller writes.
-const fieldManager = "slipway"
+// fieldManager owns the fields that the controller writes, markManager the marks of workloads without a release: a mark
+// says nothing about when a release last wrote the pod template (fieldmanager.Last).
+const fieldManager, markManager = fieldmanager.Slipway, "slipway-gate"
 
 // reconcile executes the next action for an object, and returns when to check it again without a change.
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (again time.Duration, err error) {
@@ -54,8 +56,9 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	if err != nil {
 		return 0, err
 	}
-	next := kruise.Decide(kruise.Snapshot{Object: r, Workload: w, Strays: c.workloads.strays(r), Refused: refused,
-		RetryAt: retryAt, Unchecked: unchecked, Now: now})
+	snapshot := kruise.Snapshot{Object: r, Workload: w, Strays: c.workloads.strays(r), Extra: c.workloads.extra(w),
+		Refused: refused, RetryAt: retryAt, Unchecked: unchecked, Now: now}
+	next := kruise.Decide(snapshot)
 	if !next.At.IsZero() {
 		again = max(next.At.Sub(now), time.Millisecond)
 	}
@@ -67,6 +70,9 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	}
 	if leaves, err := c.leavesAlone(ctx, r, w, next, refused); leaves || err != nil {
 		return otherControllerInterval, err
+	}
+	if next.Kind == kruise.DoReport {
+		return again, failure.Ignore(c.report(ctx, snapshot), failure.Conflict, failure.NotFound)
 	}
 	if next, err = c.attribute(ctx, r, next); err != nil {
 		return 0, err
@@ -121,7 +127,8 @@ func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.Nex
 	case kruise.DoWriteStatus:
 		return c.show(ctx, r, *next.Status)
 	case kruise.DoMark:
-		return c.patch(ctx, next.Workload, types.MergePatchType, kruise.MarkPatch(r.Name, next.Workload.Ref.Kind))
+		return c.patchAs(ctx, markManager, next.Workload, types.MergePatchType, kruise.MarkPatch(r.Name,
+			next.Workload.Ref.Kind))
 	case kruise.DoUnhold, kruise.DoUnmark:
 		return c.releaseHold(ctx, next.Workload, next.Kind == kruise.DoUnmark)
 	case kruise.DoStart, kruise.DoSupersede:
@@ -146,12 +153,17 @@ func (c *Controller) show(ctx context.Context, r *v1beta1.Rollout, status v1beta
 }
 
 func (c *Controller) patch(ctx context.Context, w *kruise.Workload, kind types.PatchType, patch any) error {
+	return c.patchAs(ctx, fieldManager, w, kind, patch)
+}
+
+func (c *Controller) patchAs(ctx context.Context, manager string, w *kruise.Workload, kind types.PatchType,
+	patch any) error {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
 	_, err = c.objects.Resource(w.Ref.Lookup().Resource).Namespace(w.Namespace).Patch(ctx, w.Name, kind, body,
-		metav1.PatchOptions{FieldManager: fieldManager})
+		metav1.PatchOptions{FieldManager: manager})
 	return err
 }
 
@@ -327,7 +339,8 @@ func (c *Controller) leavesAlone(ctx context.Context, r *v1beta1.Rollout, w *kru
 		return false, nil
 	}
 	switch next.Kind {
-	case kruise.DoAddFinalizer, kruise.DoRemoveFinalizer, kruise.DoWriteHash, kruise.DoMark, kruise.DoWriteStatus:
+	case kruise.DoAddFinalizer, kruise.DoRemoveFinalizer, kruise.DoWriteHash, kruise.DoMark, kruise.DoWriteStatus,
+		kruise.DoReport:
 	default:
 		return false, nil
 	}

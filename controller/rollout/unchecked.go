@@ -14,8 +14,9 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// eventUnchecked is the reason of events about objects whose authors were not checked.
-const eventUnchecked = "AuthorsNotChecked"
+// eventUnchecked is the reason of events about objects whose authors were not checked, eventNotHeld of those about
+// changes of a pod template that moved pods without a release.
+const eventUnchecked, eventNotHeld = "AuthorsNotChecked", "ChangeNotHeld"
 
 // warnings records on objects, as events, what their users should know. One that cannot be written, or exceeds the rate
 // limit, is lost.
@@ -45,6 +46,11 @@ func (w *warnings) unchecked(object *corev1.ObjectReference, why string) {
 	if why != "" {
 		w.recorder.Event(object, corev1.EventTypeWarning, eventUnchecked, why)
 	}
+}
+
+// notHeld records a change of a pod template that moved pods without a release.
+func (w *warnings) notHeld(object *corev1.ObjectReference, text string) {
+	w.recorder.Event(object, corev1.EventTypeWarning, eventNotHeld, text)
 }
 
 func referenceTo(r *v1beta1.Rollout) *corev1.ObjectReference {

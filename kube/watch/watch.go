@@ -118,18 +118,24 @@ func (w *Watch[T]) Run(ctx context.Context) {
 
 // scope prepares the watch in a namespace.
 func (w *Watch[T]) scope(namespace string) *scope {
-	s := &scope{SharedIndexInformer: cache.NewSharedIndexInformerWithOptions(w.source.in(namespace, w.options), w.example,
+	s := &scope{}
+	failed := func(ctx context.Context, failed error) {
+		if ctx.Err() == nil && !apierrors.IsResourceExpired(failed) && !apierrors.IsGone(failed) {
+			s.failedAt.Store(time.Now().UnixNano())
+			w.options.Failed(namespace, failed)
+		}
+	}
+	again := reconnection{failed: failed}
+	if w.options.Failed == nil {
+		again.failed = func(context.Context, error) {}
+	}
+	s.SharedIndexInformer = cache.NewSharedIndexInformerWithOptions(w.source.in(namespace, w.options, again), w.example,
 		cache.SharedIndexInformerOptions{ResyncPeriod: w.options.Resync, Indexers: w.indexers,
-			ObjectDescription: w.source.resource})}
+			ObjectDescription: w.source.resource})
 	err := s.SetTransform(w.transform)
 	if w.options.Failed != nil {
 		err = errors.Join(err, s.SetWatchErrorHandlerWithContext(
-			func(ctx context.Context, _ *cache.Reflector, failed error) {
-				if ctx.Err() == nil && !apierrors.IsResourceExpired(failed) && !apierrors.IsGone(failed) {
-					s.failedAt.Store(time.Now().UnixNano())
-					w.options.Failed(namespace, failed)
-				}
-			}))
+			func(ctx context.Context, _ *cache.Reflector, why error) { failed(ctx, why) }))
 	}
 	for _, h := range w.handlers {
 		_, added := s.AddEventHandler(h)
@@ -224,7 +230,7 @@ func (w *Watch[T]) covering(namespace string) *scope {
 
 // Source is where a watch gets the objects of a resource.
 type Source struct {
-	in func(namespace string, o Options) cache.ListerWatcher
+	in func(namespace string, o Options, again reconnection) cache.ListerWatcher
 	// resource names the resource in errors; "": the type of its objects does.
 	resource string
 }
@@ -237,16 +243,16 @@ type resourceClient[L runtime.Object] interface {
 
 // From returns the source of what a client lists and watches: From(client, client.CoreV1().Services).
 func From[L runtime.Object, C resourceClient[L]](client any, of func(namespace string) C) Source {
-	return Source{in: func(namespace string, selected Options) cache.ListerWatcher {
+	return Source{in: func(namespace string, selected Options, again reconnection) cache.ListerWatcher {
 		objects := of(namespace)
 		return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				o.LabelSelector, o.FieldSelector = selected.Labels, selected.Fields
-				return objects.List(ctx, o)
+				return reconnect(ctx, again, func() (L, error) { return objects.List(ctx, o) })
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				o.LabelSelector, o.FieldSelector = selected.Labels, selected.Fields
-				return objects.Watch(ctx, o)
+				return reconnect(ctx, again, func() (watch.Interface, error) { return objects.Watch(ctx, o) })
 			},
 		}, client)
 	}}

@@ -19,15 +19,28 @@ const Slipway = "slipway"
 // name of the tool, for example "kubectl-edit". A client that removed a field does not own it: if no other manager owns
 // a field there, the result is the last other manager of the spec. The name is "" if managedFields do not contain one.
 func LastOther(o metav1.Object, pointers ...string) (name string, at metav1.Time) {
-	if name, at = lastWriter(o, pointers); name != "" {
+	if name, at = lastWriter(o, other, pointers...); name != "" {
 		return name, at
 	}
-	return lastWriter(o, []string{"/spec"})
+	return lastWriter(o, other, "/spec")
 }
 
-func lastWriter(o metav1.Object, pointers []string) (name string, at metav1.Time) {
+// Last returns the field manager that last wrote at or below a JSON Pointer. Times are in whole seconds: it is Slipway
+// only if no other one wrote in the same second.
+func Last(o metav1.Object, pointer string) (name string, at metav1.Time) {
+	name, at = lastWriter(o, other, pointer)
+	if _, ours := lastWriter(o, func(manager string) bool { return manager == Slipway }, pointer); at.Before(&ours) {
+		return Slipway, ours
+	}
+	return name, at
+}
+
+func other(manager string) bool { return manager != Slipway }
+
+// lastWriter returns the last one of some managers that wrote at or below one of the pointers.
+func lastWriter(o metav1.Object, some func(manager string) bool, pointers ...string) (name string, at metav1.Time) {
 	for _, entry := range o.GetManagedFields() {
-		if entry.Manager == Slipway || entry.Subresource == "status" || entry.FieldsV1 == nil || entry.Time == nil ||
+		if !some(entry.Manager) || entry.Subresource == "status" || entry.FieldsV1 == nil || entry.Time == nil ||
 			entry.Time.Before(&at) {
 			continue
 		}

@@ -26,6 +26,8 @@ const (
 	// clients from writing another user's name on a workload.
 	editorName  = "rollout-by"
 	changerName = "workload-by"
+	// startingName is the name of the policy that refuses new Rollouts for now. It is part of the API server's message.
+	startingName = "starting-try-again"
 )
 
 // gatePolicies returns the policies that hold changes of template of workloads with the label gate.Label. They have no
@@ -58,6 +60,21 @@ func (o Options) namedPolicies(version string) []*unstructured.Unstructured {
 				ParameterNotFoundAction: new(admission.AllowAction)}, k.workload.NamedPatches()...)...)
 	}
 	return out
+}
+
+// startingPolicy returns the policy that refuses a new Rollout while the API server can't evaluate namedPolicies yet:
+// for up to 30 seconds after its start, it may not find the kind of their parameters. A change of the Rollout's workload
+// would then move pods at once. Only those who create Rollouts are refused, for any other edit may belong to a workload
+// that no Rollout names. Otherwise it passes without an evaluation: the named parameter can't exist.
+func (o Options) startingPolicy(version string) []*unstructured.Unstructured {
+	match := rolloutMatch("")
+	match.ResourceRules[0].Operations = []admission.OperationType{admission.Create}
+	// the binding's doesn't count while the kind is not found
+	match.NamespaceSelector = o.namespaces().NamespaceSelector
+	return o.mutating(version, startingName, &admission.MutatingAdmissionPolicySpec{
+		FailurePolicy: new(admission.Fail), MatchConstraints: match,
+		ParamKind: &admission.ParamKind{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.Kind},
+	}, &admission.ParamRef{Name: "-", ParameterNotFoundAction: new(admission.AllowAction)}, hold.NoPatch)
 }
 
 // labelled matches updates of workloads with the label of the gate.

@@ -84,8 +84,8 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 			out = append(out, o.gatePolicies(mutating)...)
 		}
 		if !o.NoGate && !o.NoRollouts {
-			out = slices.Concat(out, o.namedPolicies(mutating), o.statusByPolicy(mutating), o.editorPolicy(mutating),
-				o.changerPolicy(mutating))
+			out = slices.Concat(out, o.namedPolicies(mutating), o.startingPolicy(mutating), o.statusByPolicy(mutating),
+				o.editorPolicy(mutating), o.changerPolicy(mutating))
 		}
 		for _, k := range all {
 			out = append(out, o.mutating(mutating, k.name(), o.mutatingSpec(k), nil, k.patches()...)...)

@@ -87,9 +87,11 @@ func TestOnlyEditsAreGuarded(t *testing.T) {
 		require.NotEmpty(t, rules)
 		for _, rule := range rules {
 			want := []any{"UPDATE"}
+			switch part := strings.TrimPrefix(o.GetName(), "slipway-guard-"); {
+			case part == startingName: // an edit of a Rollout is never refused
+				want = []any{"CREATE"}
 			// these concern new objects too: their label, the name of a user on them, and what they refer to
-			if slices.Contains([]string{changerName, authorsName}, strings.TrimPrefix(o.GetName(), "slipway-guard-")) ||
-				strings.HasPrefix(o.GetName(), "slipway-guard-"+namedPrefix) {
+			case slices.Contains([]string{changerName, authorsName}, part) || strings.HasPrefix(part, namedPrefix):
 				want = []any{"CREATE", "UPDATE"}
 			}
 			require.Equal(t, want, rule.(map[string]any)["operations"])

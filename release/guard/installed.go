@@ -37,10 +37,12 @@ type Installed struct {
 // Marks is the name of Slipway's own labels and annotations among the guarded kinds.
 const Marks = "slipway.io/* labels and annotations"
 
-// SpecBy, StatusBy, TemplateBy and StatusCommands are the names of the guards for Rollouts: SpecBy records who edits a
-// spec, StatusBy who sends a command in the status; StatusCommands rejects all other changes of the status. TemplateBy
-// keeps clients from writing another user's name on a workload.
+// SpecBy, StatusBy, TemplateBy, StatusCommands and NewRollouts are the names of the guards for Rollouts: SpecBy records
+// who edits a spec, StatusBy who sends a command in the status; StatusCommands rejects all other changes of the status.
+// TemplateBy keeps clients from writing another user's name on a workload. NewRollouts refuses Rollouts until the API
+// server can hold their workloads.
 const (
+	NewRollouts    = "new Rollouts: not before the gate applies"
 	TemplateBy     = "workloads: changes have a name"
 	SpecBy         = "spec of Rollouts: edits have a name"
 	StatusBy       = "status of Rollouts: commands have a name"
@@ -118,7 +120,8 @@ func guardedBy(name string, policy unstructured.Unstructured) string {
 		}
 	}
 	return cmp.Or(map[string]string{marksName: Marks, statusByName: StatusBy, commandsName: StatusCommands,
-		editorName: SpecBy, changerName: TemplateBy, authorsName: AuthorsChecked}[guarded], guarded)
+		editorName: SpecBy, changerName: TemplateBy, startingName: NewRollouts, authorsName: AuthorsChecked}[guarded],
+		guarded)
 }
 
 // within reports whether have contains everything in want; have may contain more, such as defaults.
@@ -246,7 +249,7 @@ func Gated(rollouts bool) []string {
 	}
 	slices.Sort(out)
 	if rollouts {
-		out = append(out, StatusBy, StatusCommands, SpecBy, TemplateBy)
+		out = append(out, StatusBy, StatusCommands, SpecBy, TemplateBy, NewRollouts)
 	}
 	return out
 }

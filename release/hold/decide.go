@@ -114,7 +114,7 @@ func (d *decision) gate() {
 	before, heldBefore := d.old.GetAnnotations()[gate.AnnotationHeld]
 	value, set := jsonpatch.At(d.edit.New, d.kind.Pointer)
 	encoded := d.kind.HeldText(value, set)
-	holds := d.kind.rollsNow(d.edit.New) && changed || !d.claimed() && heldBefore && d.kind.typeRolls(d.edit.New)
+	holds := d.kind.Moves(d.edit.New) && changed || !d.claimed() && heldBefore && d.kind.typeRolls(d.edit.New)
 	if changed {
 		d.restoreAll()
 	}
@@ -225,8 +225,8 @@ func Holds(group, kind string, object map[string]any, path string) bool {
 	return reflect.DeepEqual(jsonpatch.Normalise(value), k.Value)
 }
 
-// rollsNow reports whether the workload's own controller would move pods to a changed template.
-func (k Kind) rollsNow(object map[string]any) bool {
+// Moves reports whether the workload's own controller moves pods to a changed template, unless the change is held.
+func (k Kind) Moves(object map[string]any) bool {
 	size, there := jsonpatch.At(object, "/spec/replicas")
 	return (k.PerNode || !there || !reflect.DeepEqual(jsonpatch.Normalise(size), int64(0))) && k.typeRolls(object)
 }

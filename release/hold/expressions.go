@@ -236,6 +236,9 @@ var OtherChanger = fmt.Sprintf("%[1]s.hasValue() && %[1]s != optional.of(%[2]s) 
 var ChangerPatch = fmt.Sprintf(`[JSONPatch{op: "add", path: "%s", value: %s}]`, jsonpatch.Annotation(gate.AnnotationBy),
 	user)
 
+// NoPatch is an expression that changes nothing.
+const NoPatch = `true ? [] : [JSONPatch{op: "test", path: "/kind", value: ""}]`
+
 // The expressions of this file have a Rollout as their parameter, and apply to new workloads too: a workload that a
 // Rollout names is labelled and held before the engine has seen either.
 

@@ -36,6 +36,9 @@ const (
 	DoUnmark ActionKind = "letGo"
 	// DoWriteStatus writes NextAction.Status.
 	DoWriteStatus ActionKind = "show"
+	// DoReport finds out whether a change of the workload's pod template was not held (NotHeld), reports it, and shows
+	// the workload's current state.
+	DoReport ActionKind = "report"
 	// DoStart starts a release, DoSupersede one that replaces the release in progress.
 	DoStart     ActionKind = "begin"
 	DoSupersede ActionKind = "supersede"
@@ -75,6 +78,8 @@ type Snapshot struct {
 	// object's mark.
 	Workload *Workload
 	Strays   []*Workload
+	// Extra is the extra workload of the release in progress; nil if it has none.
+	Extra *Extra
 	// Refused is why the last attempt to start a release failed; "" if none is known to have failed. RetryAt is when
 	// the next attempt is due.
 	Refused string
@@ -198,7 +203,7 @@ const missingWorkloadInterval = 15 * time.Second
 
 // decideIdle checks for a change of the pod template or the rollout-id, which starts a release.
 func (s Snapshot) decideIdle() NextAction {
-	w, engine := s.Workload, s.Object.Status.Slipway
+	w, known := s.Workload, s.engine().Template
 	declared := w.Template
 	if w.Held == nil && w.Next != "" { // declared during a release that ended early because of it
 		declared = w.Next
@@ -208,9 +213,12 @@ func (s Snapshot) decideIdle() NextAction {
 		return NextAction{Kind: DoNothing, Reason: "a release has claimed the workload"}
 	case w.Held == nil && rolloutIDChanged(s.Object, w):
 		return s.begin(declared)
-	case w.Held == nil && w.Next == "" || engine == nil:
+	case w.Held == nil && w.Next == "" && s.mayHavePassed():
+		return NextAction{Kind: DoReport, Workload: w, Reason: "nothing may have held a change of its pod template"}
+	case w.Held == nil && w.Next == "":
 		return s.showIdle()
-	case w.Held != nil && w.Next == "" && (declared == engine.Template || engine.Template == "" && w.AllUpdated()) &&
+	// a change that was held before the engine first saw the Rollout is released like any other
+	case w.Held != nil && w.Next == "" && (declared == known || known == "" && w.AllUpdated()) &&
 		!rolloutIDChanged(s.Object, w):
 		return NextAction{Kind: DoUnhold, Workload: w, Reason: "its pod template is the stable one again"}
 	case string(w.Held["/spec/paused"]) == "true":

@@ -36,7 +36,7 @@ func object(change func(r *v1beta1.Rollout)) *v1beta1.Rollout {
 func deployment(change func(w *Workload)) *Workload {
 	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, Template: "old",
 		Revision: "r1", Size: 4, Total: 4,
-		Updated: 4, Ready: 4, Observed: 1}
+		Updated: 4, Ready: 4, Observed: 1, Moves: true}
 	w.Name, w.Namespace, w.Generation, w.Labels = "web", "shop", 1, map[string]string{gate.Label: "web"}
 	if change != nil {
 		change(w)
@@ -47,6 +47,16 @@ func deployment(change func(w *Workload)) *Workload {
 func held(w *Workload) {
 	w.Template, w.Held, w.By, w.Generation, w.Observed = "new", gate.Held{"/spec/paused": json.RawMessage("null")},
 		"alice", 2, 2
+}
+
+// unheld changes the template although an object names the workload.
+func unheld(w *Workload) {
+	w.Template, w.Generation = "new", 2
+}
+
+// first is an object that the engine has not seen with its workload yet.
+func first(r *v1beta1.Rollout) {
+	r.Status, r.CreationTimestamp = v1beta1.RolloutStatus{}, metav1.NewTime(noon)
 }
 
 func numbered(id string) func(w *Workload) {
@@ -128,9 +138,42 @@ func TestDecide(t *testing.T) {
 		{"a new size is shown", object(nil), deployment(func(w *Workload) {
 			w.Updated, w.Ready, w.Total, w.Generation = 6, 6, 6, 2
 		}), 0, DoWriteStatus, ""},
-		{"a template change without a hold is only shown", object(nil), deployment(func(w *Workload) {
-			w.Template, w.Generation = "new", 2
+		{"a template change without a hold is reported", object(nil), deployment(unheld), 0, DoReport, ""},
+		{"not of a workload without pods", object(nil), deployment(func(w *Workload) {
+			unheld(w)
+			w.Size = 0
 		}), 0, DoWriteStatus, ""},
+		{"nor of one whose controller moves no pod by itself", object(nil), deployment(func(w *Workload) {
+			unheld(w)
+			w.Moves = false
+		}), 0, DoWriteStatus, ""},
+		{"nor if only the digest is another one, after an upgrade of the engine", object(nil),
+			deployment(func(w *Workload) {
+				unheld(w)
+				w.Generation = 1
+			}), 0, DoWriteStatus, ""},
+		{"nor while the Rollout is disabled", object(both(disabled, func(r *v1beta1.Rollout) {
+			r.Spec.Disabled, r.Status.Phase = false, v1beta1.PhaseDisabled
+		})), deployment(unheld), 0, DoWriteStatus, ""},
+		{"a new object asks whether a change came before its first look", object(first), deployment(nil), time.Minute,
+			DoReport, ""},
+		{"an old one does not", object(first), deployment(nil), time.Hour, DoWriteStatus, ""},
+		{"unless pods of two templates are there", object(first), deployment(func(w *Workload) {
+			w.Updated, w.Total = 1, 5
+		}), time.Hour, DoReport, ""},
+		{"an object of another controller asks nothing", object(both(first, func(r *v1beta1.Rollout) {
+			r.Status.Phase = v1beta1.PhaseHealthy
+		})), deployment(nil), time.Minute, DoWriteStatus, ""},
+		{"a change that was held before the first look is announced", object(first), deployment(func(w *Workload) {
+			held(w)
+			w.Updated = 0
+		}), time.Minute, DoWriteStatus, ""},
+		{"and its release starts", object(both(first, func(r *v1beta1.Rollout) {
+			r.Status = AnnouncedStatus(r, deployment(held), "", noon)
+		})), deployment(func(w *Workload) {
+			held(w)
+			w.Updated = 0
+		}), time.Minute, DoStart, ""},
 		{"a held change is announced", object(nil), deployment(held), 0, DoWriteStatus, ""},
 		{"for three seconds the object may still be edited", object(announced), deployment(held), 2 * time.Second,
 			DoNothing, ""},
@@ -214,8 +257,8 @@ func TestDecide(t *testing.T) {
 					v1beta1.Condition{Type: v1beta1.ConditionStalled, Status: "True", Reason: reasonRedeclared})
 			})), deployment(claimed("new")), 0, DoCommand, rollout.VerbRetry},
 		{"new pods of a step are not counted at once", object(open(rollout.StateUpgrade)), deployment(partlyUpdated),
-			9 * time.Second, DoNothing, ""},
-		{"but periodically", object(open(rollout.StateUpgrade)), deployment(partlyUpdated), 20 * time.Second,
+			2 * time.Second, DoNothing, ""},
+		{"but periodically", object(open(rollout.StateUpgrade)), deployment(partlyUpdated), 21 * time.Second,
 			DoWriteStatus, ""},
 		{"an edit of the object is forwarded to its release",
 			object(both(open(rollout.StateUpgrade), func(r *v1beta1.Rollout) {
@@ -403,6 +446,12 @@ func TestPodsOfAStepAreCounted_WhileTheyStart(t *testing.T) {
 	require.Equal(t, int32(1), next.Status.CanaryStatus.CanaryReplicas)
 	require.Equal(t, int32(1), next.Status.CanaryStatus.CanaryReadyReplicas, "four are ready, and three are old")
 	r.Status = *next.Status
+	extra := deployment(partlyUpdated)
+	extra.Saved.Style = strategy.StyleCanary
+	counted := Decide(Snapshot{Object: r, Workload: extra, Extra: &Extra{Total: 2, Ready: 1}, Now: noon.Add(countEvery)})
+	require.Equal(t, int32(2), counted.Status.CanaryStatus.CanaryReplicas, "those of an extra workload too")
+	require.Equal(t, DoNothing, Decide(Snapshot{Object: r, Workload: extra, Now: noon.Add(countEvery)}).Kind,
+		"it has none yet")
 	v := rollout.View{Template: "new", Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1,
 		CurrentStepState: rollout.StateUpgrade,
 		Replicas:         4, Steps: make([]rollout.StepStatus, 2)}}
@@ -489,4 +538,52 @@ func TestUndo_KeepsRolloutIDOfWorkload(t *testing.T) {
 	require.Equal(t, int32(2), next.Status.CanaryStatus.CurrentStepIndex,
 		"it is shown as complete although it had no steps")
 	require.Equal(t, int32(2), object(undone).Status.CanaryStatus.CurrentStepIndex)
+}
+
+// Clients of Kruise Rollouts compare the revisions in the status with the labels of pods.
+func TestStatus_ShowsRevisionsAsPodsHaveThem(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ apiVersion, kind, revision, shown string }{
+		{"apps/v1", "Deployment", "5f67b774dd", "5f67b774dd"},
+		{"apps/v1", "StatefulSet", "web-5f67b774dd", "web-5f67b774dd"},
+		{"apps/v1", "DaemonSet", "web-5f67b774dd", "5f67b774dd"},
+		{"apps.kruise.io/v1alpha1", "CloneSet", "web-5f67b774dd", "5f67b774dd"},
+		{"apps.kruise.io/v1beta1", "StatefulSet", "web-5f67b774dd", "web-5f67b774dd"},
+		{"apps.kruise.io/v1alpha1", "DaemonSet", "web-5f67b774dd", "5f67b774dd"},
+	} {
+		r := object(func(r *v1beta1.Rollout) {
+			r.Spec.WorkloadRef.APIVersion, r.Spec.WorkloadRef.Kind = c.apiVersion, c.kind
+		})
+		w := deployment(func(w *Workload) {
+			w.Revision, w.Ref = c.revision, catalog.WorkloadRef{APIVersion: c.apiVersion, Kind: c.kind, Name: "web"}
+		})
+		v := rollout.View{Template: "new", Status: rollout.Status{StableRevision: c.revision, CanaryRevision: c.revision,
+			PodTemplateHash: c.revision, CurrentStepIndex: 1, Steps: make([]rollout.StepStatus, 2)}}
+		for _, s := range []v1beta1.RolloutStatus{IdleStatus(r, w, noon), AnnouncedStatus(r, w, "", noon),
+			ReleaseStatus(v, r, noon)} {
+			common := s.CanaryStatus.CommonStatus
+			require.Equal(t, c.shown, s.CanaryStatus.CanaryRevision, c)
+			require.Equal(t, c.shown, common.PodTemplateHash, c)
+			require.Equal(t, c.shown, common.ObservedRolloutID, c)
+			if s.CanaryStatus.StableRevision != "r1" { // announced: the one that served before
+				require.Equal(t, c.shown, common.StableRevision, c)
+			}
+		}
+	}
+}
+
+// On its way back in batches a release waits at its steps like on its way there: clients see the state in which they
+// approve. A rollback at once waits for nobody.
+func TestStatus_ShowsPauses_OfRollbackInBatches(t *testing.T) {
+	t.Parallel()
+	back := func(waiting *rollout.WaitingFor) string {
+		v := rollout.View{Template: "new", Ending: rollout.EndRollback, Status: rollout.Status{CurrentStepIndex: 1,
+			Phase: rollout.PhaseProgressing, CurrentStepState: rollout.StatePaused, WaitingFor: waiting,
+			Steps: make([]rollout.StepStatus, 2)}}
+		return ReleaseStatus(v, object(nil), noon).CurrentStepState
+	}
+	require.Equal(t, "StepPaused", back(&rollout.WaitingFor{Kind: rollout.WaitApproval}))
+	require.Equal(t, "StepPaused", back(&rollout.WaitingFor{Kind: rollout.WaitTimer}))
+	require.Equal(t, "StepUpgrade", back(&rollout.WaitingFor{Kind: rollout.WaitPods}))
+	require.Equal(t, "StepUpgrade", back(nil))
 }

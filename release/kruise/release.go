@@ -3,6 +3,7 @@ package kruise
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -20,6 +21,17 @@ type Release struct {
 	Object  rollout.ObjectRef
 	// Confirm is why the release needs an approval before it starts; "": it needs none.
 	Confirm string
+}
+
+// Unheld is a change of a pod template that moved pods without a release, for its record.
+type Unheld struct {
+	Spec   strategy.Spec
+	Object rollout.ObjectRef
+	Reason string
+	// New is the version that the change set; Old is the digest of the pod template that served before, "" if unknown.
+	New strategy.Revision
+	Old string
+	At  time.Time
 }
 
 // Answer is the result of a command. Closed is true if no release was running to take it.

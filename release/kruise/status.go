@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 )
 
 // AnnotationHash holds a Rollout's StrategyHash, where other tools look for it.
@@ -49,15 +51,15 @@ func ReleaseStatus(v rollout.View, object *v1beta1.Rollout, now time.Time) v1bet
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration = max(s.ObservedWorkloadGeneration, common.ObservedWorkloadGeneration)
 	announced, revision := announcedFor(was, s)
-	common.StableRevision = cmp.Or(s.StableRevision, announced.StableRevision)
-	common.PodTemplateHash = cmp.Or(s.PodTemplateHash, announced.PodTemplateHash)
+	common.StableRevision = cmp.Or(shownRevision(object, s.StableRevision), announced.StableRevision)
+	common.PodTemplateHash = cmp.Or(shownRevision(object, s.PodTemplateHash), announced.PodTemplateHash)
 	common.CurrentStepIndex, common.NextStepIndex = int32(s.CurrentStepIndex), int32(s.NextStepIndex)
 	common.CurrentStepState = stepState(v)
 	common.FinalisingStep = s.FinalisingStep
 	common.Message = s.Reason
 	common.LastUpdateTime = new(metav1.NewTime(s.LastUpdateTime.Truncate(time.Second)))
-	numbers := numbers{revision: cmp.Or(s.CanaryRevision, revision), replicas: s.CanaryReplicas,
-		ready: s.CanaryReadyReplicas}
+	numbers := numbers{revision: cmp.Or(shownRevision(object, s.CanaryRevision), revision),
+		replicas: s.CanaryReplicas, ready: s.CanaryReadyReplicas}
 	engine := ptr.Deref(was.Slipway, v1beta1.EngineStatus{})
 	if before := commonOf(was); v.Ending == rollout.EndNone && before.CurrentStepIndex == common.CurrentStepIndex &&
 		before.CurrentStepState == common.CurrentStepState &&
@@ -88,6 +90,16 @@ func ReleaseStatus(v rollout.View, object *v1beta1.Rollout, now time.Time) v1bet
 	fill(&status, object, common, numbers, v1beta1.EngineStatus{Seq: engine.Seq, Gate: gate, Release: s.Record,
 		Template: v.Template, RolloutID: id, RolledBack: v.RolledBack, Open: !end, PausedByObject: v.PausedByObject})
 	return status
+}
+
+// shownRevision returns a revision's name as the status shows it: of a CloneSet or a DaemonSet the value of its pods'
+// revision label, with which the name ends.
+func shownRevision(object *v1beta1.Rollout, name string) string {
+	switch ref := object.Spec.WorkloadRef; workload.Of(ref.APIVersion, ref.Kind).Revisions {
+	case workload.Suffixed, workload.Labelled:
+		return name[strings.LastIndexByte(name, '-')+1:]
+	}
+	return name
 }
 
 // announcedFor returns what the object already showed about a running release. Until the release has claimed its
@@ -146,12 +158,15 @@ func commonOf(s v1beta1.RolloutStatus) v1beta1.CommonStatus { return *partOf(&s)
 func ended(v rollout.View) bool { return v.Status.FinishedAt != nil && !v.Superseding }
 
 // stepState returns the state of the current step. StepPaused is shown only while the step waits for an approval or a
-// timer: not if it is being checked again, has failed, or is being rolled back.
+// timer, also on the way back in batches: not if it is being checked again, has failed, or is being rolled back at
+// once.
 func stepState(v rollout.View) string {
 	s := v.Status
 	switch {
 	case ended(v) && s.Phase != rollout.PhaseFailed, v.Ending == rollout.EndSuccess, v.Ending == rollout.EndNew:
 		return string(rollout.StateCompleted)
+	case v.Ending == rollout.EndRollback && s.CurrentStepState == rollout.StatePaused && waitsAtStep(s):
+		return string(rollout.StatePaused)
 	case v.Ending != rollout.EndNone:
 		return string(rollout.StateUpgrade)
 	case s.CurrentStepState != rollout.StatePaused, s.Paused && v.Stalled == "", waitsAtStep(s):
@@ -275,7 +290,7 @@ func conditionOf(list []v1beta1.Condition, kind string) v1beta1.Condition {
 
 // countEvery is how often the pods of a step are counted while they start. A count is due only within countWithin of
 // each interval, so that several processes count at the same time and one of them writes.
-const countEvery, countWithin = 10 * time.Second, time.Second
+const countEvery, countWithin = 3 * time.Second, time.Second
 
 // follow shows the facts about a workload in a release that neither the release nor an event reports.
 func (s Snapshot) follow() NextAction {
@@ -300,17 +315,16 @@ func (s Snapshot) generation() NextAction {
 	return s.writeStatus(*status, "the workload's controller observed its generation")
 }
 
-// counts periodically shows how many pods of a step exist. Pods of an extra workload (style canary) are counted by the
-// release once they are ready.
+// counts periodically shows how many pods of a step exist, ready or not.
 func (s Snapshot) counts() NextAction {
-	w, since := s.Workload, commonOf(s.Object.Status).LastUpdateTime
-	if since == nil || w.Saved == nil || w.Template != w.Saved.Declared || w.Saved.Style == strategy.StyleCanary ||
-		w.Observed < w.Generation {
+	since := commonOf(s.Object.Status).LastUpdateTime
+	total, ready, known := s.newPods()
+	if since == nil || !known {
 		return NextAction{Kind: DoNothing}
 	}
 	status := s.Object.Status.DeepCopy()
 	p := partOf(status)
-	*p.replicas, *p.ready = w.Updated, w.UpdatedReady()
+	*p.replicas, *p.ready = total, ready
 	next := s.writeStatus(*status, "new pods of the step")
 	past := s.Now.Sub(since.Time)
 	if due := past >= countEvery && past%countEvery < countWithin; due || next.Kind == DoNothing {
@@ -318,4 +332,20 @@ func (s Snapshot) counts() NextAction {
 	}
 	return NextAction{Kind: DoNothing, At: since.Add(past.Truncate(countEvery) + countEvery),
 		Reason: "pods of the step are counted at the next interval"}
+}
+
+// newPods returns how many new pods the release's workload has, or its extra workload; known is false while that can't
+// be seen.
+func (s Snapshot) newPods() (total, ready int32, known bool) {
+	w, e := s.Workload, s.Extra
+	switch {
+	case w.Saved == nil:
+		return 0, 0, false
+	case w.Saved.Style == strategy.StyleCanary:
+		if e == nil {
+			return 0, 0, false
+		}
+		return e.Total, e.Ready, true
+	}
+	return w.Updated, w.UpdatedReady(), w.Template == w.Saved.Declared && w.Observed >= w.Generation
 }

@@ -21,10 +21,12 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/hold"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -48,12 +50,14 @@ type Workload struct {
 	// Claim is the claim of the release that may write the workload, Saved what that release has saved.
 	Claim string
 	Saved *rollout.Saved
+	// Moves is true if its controller moves pods to a changed template by itself, unless the change is held.
+	Moves bool
 	// Observed is the generation that its controller has observed. Size is the desired number of pods; Total, Updated
 	// and Ready are counts from its status.
 	Observed                    int64
 	Size, Total, Updated, Ready int32
 	// Revision is the newest revision: for a Deployment the hash that its controller gives the live template, otherwise
-	// status.updateRevision.
+	// status.updateRevision, or of an Advanced DaemonSet status.daemonSetHash.
 	Revision  string
 	RolloutID string
 }
@@ -65,7 +69,8 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 		By: annotations[gate.AnnotationBy], Claim: annotations[workload.AnnotationClaimedBy]}
 	w.ObjectMeta = metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
 		ResourceVersion: o.GetResourceVersion(),
-		Generation:      o.GetGeneration(), DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}
+		Generation:      o.GetGeneration(), CreationTimestamp: o.GetCreationTimestamp(),
+		DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}
 	template := workload.TemplateOf(o)
 	w.Template, w.Images = pods.Digest(template), pods.Images(template)
 	var next map[string]any
@@ -80,6 +85,7 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 		w.Saved, _ = rollout.ParseSaved(text) // the release reports one that cannot be parsed
 	}
 	kind := w.Ref.Lookup()
+	w.Moves = hold.Kind(kind).Moves(o.Object)
 	counts := kind.Count(o.Object)
 	w.Size, w.Total, w.Updated, w.Ready = counts.Size, counts.Total, counts.Updated, counts.Ready
 	w.Observed, _, _ = unstructured.NestedInt64(o.Object, "status", "observedGeneration")
@@ -90,9 +96,26 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 	if kind.Revisions == workload.ReplicaSets {
 		w.Revision = deploymentHash(o)
 	} else {
-		w.Revision, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
+		w.Revision = cmp.Or(jsonpatch.DigString(o.Object, "status", "updateRevision"),
+			jsonpatch.DigString(o.Object, "status", "daemonSetHash"))
 	}
 	return w
+}
+
+// Extra is what a Rollout needs of an extra workload. Of is the value of its label strategy.LabelCanaryOf.
+type Extra struct {
+	metav1.PartialObjectMetadata
+	Of           string
+	Total, Ready int32
+}
+
+// ReadExtra reads an extra workload.
+func ReadExtra(o *unstructured.Unstructured) *Extra {
+	e := &Extra{Of: o.GetLabels()[strategy.LabelCanaryOf]}
+	e.Namespace, e.Name, e.UID, e.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
+	counts := workload.Of(o.GetAPIVersion(), o.GetKind()).Count(o.Object)
+	e.Total, e.Ready = counts.Total, counts.Ready
+	return e
 }
 
 // UpdatedReady returns the lower bound of ready pods of the newest template that the workload's status proves: all
@@ -210,6 +233,7 @@ func IdleStatus(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rol
 		status.Message = cmp.Or(conditionOf(status.Conditions, v1beta1.ConditionProgressing).Message,
 			"no release is running: a change of the workload's pod template starts one")
 	}
+	showMoved(&status, w)
 	if w == nil {
 		engine.Template = ""
 		status.Slipway = &engine
@@ -217,9 +241,9 @@ func IdleStatus(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rol
 	}
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration = w.Generation
-	revision := cmp.Or(w.Revision, *partOf(&was).revision)
+	revision := shownRevision(object, cmp.Or(w.Revision, *partOf(&was).revision))
 	common.ObservedRolloutID = cmp.Or(w.RolloutID, revision)
-	common.StableRevision, common.PodTemplateHash = revision, hashOfRevision(w, revision)
+	common.StableRevision, common.PodTemplateHash = revision, revision
 	common.CurrentStepIndex, common.NextStepIndex = int32(steps(object)), -1
 	common.CurrentStepState, common.FinalisingStep = string(rollout.StateCompleted), ""
 	common.Message = status.Message
@@ -275,8 +299,8 @@ func rolloutIDChanged(object *v1beta1.Rollout, w *Workload) bool {
 // it ran are dropped.
 func lastingConditions(before []v1beta1.Condition) (list []v1beta1.Condition) {
 	for _, c := range before {
-		if c.Type == v1beta1.ConditionSucceeded || c.Type == v1beta1.ConditionProgressing &&
-			c.Status == string(corev1.ConditionFalse) {
+		if c.Type == v1beta1.ConditionSucceeded || c.Type == v1beta1.ConditionNotHeld ||
+			c.Type == v1beta1.ConditionProgressing && c.Status == string(corev1.ConditionFalse) {
 			list = append(list, c)
 		}
 	}
@@ -296,8 +320,8 @@ func AnnouncedStatus(object *v1beta1.Rollout, w *Workload, why string, now time.
 	}
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration = w.Generation
-	common.ObservedRolloutID = cmp.Or(w.RolloutID, w.Revision)
-	common.PodTemplateHash = hashOfRevision(w, w.Revision)
+	revision := shownRevision(object, w.Revision)
+	common.ObservedRolloutID, common.PodTemplateHash = cmp.Or(w.RolloutID, revision), revision
 	common.CurrentStepIndex, common.NextStepIndex = 1, -1
 	if steps(object) > 1 {
 		common.NextStepIndex = 2
@@ -313,7 +337,7 @@ func AnnouncedStatus(object *v1beta1.Rollout, w *Workload, why string, now time.
 	}
 	status := v1beta1.RolloutStatus{ObservedGeneration: object.Generation, Phase: v1beta1.PhaseProgressing,
 		Message: text, Conditions: all.list}
-	fill(&status, object, common, numbers{revision: w.Revision}, idleEngine(was))
+	fill(&status, object, common, numbers{revision: revision}, idleEngine(was))
 	return status
 }
 
@@ -325,13 +349,4 @@ func steps(object *v1beta1.Rollout) int {
 		return len(s.Canary.Steps)
 	}
 	return 0
-}
-
-// hashOfRevision returns the value of the pods' revision label: the part of the revision's name after the workload's
-// name, or the whole name.
-func hashOfRevision(w *Workload, revision string) string {
-	if w.Ref.Lookup().Revisions == workload.Named {
-		return revision
-	}
-	return strings.TrimPrefix(revision, w.Ref.Name+"-")
 }

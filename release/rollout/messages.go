@@ -227,11 +227,13 @@ type MoveRequest struct {
 	ReportStuck bool `json:"tellStuck,omitempty"`
 }
 
-// Batch is how a release numbers the pods of a step. RolloutID "" is the new revision's name.
+// Batch is how a release numbers the pods of a step. RolloutID "" is the new revision: the value of its pods' label.
 type Batch struct {
 	RolloutID string `json:"rolloutId,omitempty"`
-	// Step is the number of the step, from 1.
-	Step int `json:"step,omitempty"`
+	// Step is the number of the step, from 1. Plan has the replicas of the steps up to it: pods that another size adds
+	// in the middle of a release belong to the steps that would have created them. Without it, all are of Step.
+	Step int                  `json:"step,omitempty"`
+	Plan []intstr.IntOrString `json:"plan,omitempty"`
 }
 
 // MoveResult is the state of the pods. A failure of kind WorkloadFailed carries the same numbers in its details.

@@ -391,6 +391,11 @@ func testHoldByRollout(t *testing.T, e *harness.Engine, kind harness.Kind, byPol
 // createRollout creates a Rollout that refers to the workload.
 func (w *gated) createRollout(name string) {
 	w.t.Helper()
+	require.NoError(w.t, w.tryRollout(name))
+}
+
+func (w *gated) tryRollout(name string) error {
+	w.t.Helper()
 	ref := w.kind.Ref(w.name)
 	_, err := w.Dynamic(w.t).Resource(v1beta1.Resource).Namespace(w.Apps).Create(context.Background(),
 		&unstructured.Unstructured{Object: map[string]any{
@@ -400,5 +405,5 @@ func (w *gated) createRollout(name string) {
 				"strategy": map[string]any{
 					"canary": map[string]any{"steps": []any{map[string]any{"replicas": "50%"}}}}}}},
 		metav1.CreateOptions{})
-	require.NoError(w.t, err)
+	return err
 }

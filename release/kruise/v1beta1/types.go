@@ -276,15 +276,17 @@ const (
 	PhaseDisabling   RolloutPhase = "Disabling"
 )
 
-// The types of a Rollout's conditions. Two are Slipway's own. ConditionStalled: the release waits for an operator
+// The types of a Rollout's conditions. Three are Slipway's own. ConditionStalled: the release waits for an operator
 // because of a failure or a change by another client. ConditionUnchecked: nothing proves that the authors of the
-// Rollout may change the objects that it refers to.
+// Rollout may change the objects that it refers to. ConditionNotHeld: nothing held the last change of the workload's
+// pod template, so that pods moved without a release; until the next one.
 const (
 	ConditionProgressing = "Progressing"
 	ConditionSucceeded   = "Succeeded"
 	ConditionTerminating = "Terminating"
 	ConditionStalled     = "Stalled"
 	ConditionUnchecked   = "Unchecked"
+	ConditionNotHeld     = "NotHeld"
 )
 
 // The reasons of ConditionProgressing and ConditionTerminating.
@@ -308,7 +310,8 @@ type RolloutStatus struct {
 	// The progress of a blue-green; absent for a canary.
 	BlueGreenStatus *BlueGreenStatus `json:"blueGreenStatus,omitempty"`
 	// The conditions of the Rollout: Progressing, Succeeded, Terminating, Stalled while it waits for an operator to fix
-	// something, and Unchecked if nothing proves that its authors may change the objects that it refers to.
+	// something, Unchecked if nothing proves that its authors may change the objects that it refers to, and NotHeld if
+	// nothing held the last change of the workload's pod template.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Initial, Healthy, Progressing, Terminating, Disabled or Disabling.
 	Phase RolloutPhase `json:"phase,omitempty"`

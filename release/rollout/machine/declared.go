@@ -136,7 +136,7 @@ func (m *Machine) replan(was, s strategy.Strategy, now time.Time) (done string) 
 		return "the steps have changed: they apply from now on"
 	}
 	at := m.s.Status.CurrentStepIndex
-	to := replanStep(was.Steps[at-1].Replicas, s.Steps, at, m.s.Status.Replicas)
+	to := replanStep(was.Steps[at-1].Replicas, s, at, m.s.Status.Replicas)
 	paused, by := m.s.Status.Paused, m.s.PausedBy
 	m.s.clearForTurn()
 	m.s.Status.Paused, m.s.PausedBy = paused, by
@@ -147,17 +147,18 @@ func (m *Machine) replan(was, s strategy.Strategy, now time.Time) (done string) 
 
 // replanStep returns the step, from 1, at which edited steps continue if had pods were demanded before: the current one
 // if it demands at least as many, else the first one that does, else the last.
-func replanStep(had intstr.IntOrString, steps []strategy.Step, at int, size int32) int {
-	enough := func(i int) bool { return strategy.Target(steps[i].Replicas, size) >= strategy.Target(had, size) }
+func replanStep(had intstr.IntOrString, s strategy.Strategy, at int, size int32) int {
+	target := func(n intstr.IntOrString) int32 { return strategy.Target(s.Style, n, size) }
+	enough := func(i int) bool { return target(s.Steps[i].Replicas) >= target(had) }
 	if enough(at - 1) {
 		return at
 	}
-	for i := range steps {
+	for i := range s.Steps {
 		if enough(i) {
 			return i + 1
 		}
 	}
-	return len(steps)
+	return len(s.Steps)
 }
 
 // noteObjectVersion records the generation and state of the object that a command was read from.

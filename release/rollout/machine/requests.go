@@ -142,6 +142,9 @@ func (m *Machine) move(look bool) Action {
 		request.From = m.s.RollbackFrom
 	} else if m.declared() {
 		request.Batch = m.batch(m.s.Status.CurrentStepIndex)
+		for _, s := range s.Steps[:request.Batch.Step] {
+			request.Batch.Plan = append(request.Batch.Plan, s.Replicas)
+		}
 	}
 	if lookBefore {
 		request.Replicas = intstr.FromInt32(m.s.Status.CanaryReplicas)

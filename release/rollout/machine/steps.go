@@ -95,7 +95,8 @@ func (m *Machine) routeStep() (Action, bool) {
 // are pods of a later one. Its routes, which a later step has replaced, are not made again.
 func (m *Machine) madeBefore() bool {
 	s := m.s.Status
-	return m.s.RepeatsSteps && !m.pauses() && s.CanaryReplicas > strategy.Target(m.step().Replicas, s.Replicas)
+	return m.s.RepeatsSteps && !m.pauses() && s.CanaryReplicas > strategy.Target(m.setup.Spec.Strategy.Style,
+		m.step().Replicas, s.Replicas)
 }
 
 func (m *Machine) stepRoutes() bool {
@@ -133,8 +134,8 @@ func (m *Machine) prepareTraffic() (Action, bool) {
 // there is only one pod.
 func (m *Machine) takesAllPods() bool {
 	s := m.s.Status
-	return strategy.Target(m.step().Replicas, s.Replicas) >= s.Replicas || s.Replicas > 0 &&
-		s.CanaryReplicas >= s.Replicas
+	return strategy.Target(m.setup.Spec.Strategy.Style, m.step().Replicas, s.Replicas) >= s.Replicas ||
+		s.Replicas > 0 && s.CanaryReplicas >= s.Replicas
 }
 
 // pauseStep is the pause of a step: for an approval, for a time, or none.

@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -63,7 +65,7 @@ func TestFinish_NumbersPodsBeforeRelease_WhenOnlyRolloutIDChanges(t *testing.T) 
 		Batch:    &rollout.Batch{RolloutID: "7", Step: 3}}
 	d := Finish(deploymentPartition{}, finish, seen)
 	require.Equal(t, ActNumber, d.Action, d.Reason)
-	require.Equal(t, &PodNumbers{Pods: seen.Pods[:1], RolloutID: "7", Batch: "3"}, d.Number,
+	require.Equal(t, &PodNumbers{Pods: seen.Pods[:1], RolloutID: "7", Batches: []string{"3"}}, d.Number,
 		"only the pod with another ID")
 	seen.Pods[0].RolloutID = "7"
 	d = Finish(deploymentPartition{}, finish, seen)
@@ -102,4 +104,44 @@ func TestBegin_FinishesOwnUpdateFirst_WhenHeldChangeInterruptedIt(t *testing.T) 
 	require.Equal(t, workload.ActWrite, begun.Action, begun.Reason)
 	require.Contains(t, begun.Write.Annotations[workload.AnnotationRollout], `"stable":"r2"`,
 		"the release begins from there")
+}
+
+// A workload that is scaled in the middle of a release gets pods that earlier steps would have created: their numbers
+// follow the plan of steps.
+func TestBatchNumbers_FollowPlan_AfterScale(t *testing.T) {
+	t.Parallel()
+	plan := []intstr.IntOrString{intstr.FromString("20%"), intstr.FromString("40%")}
+	aim := Revision{Name: "web-new", Hash: "new"}
+	pod := func(batch string) workload.Pod {
+		p := workload.Pod{Revision: "new", Ready: true, Batch: batch}
+		if batch != "" {
+			p.RolloutID = "7"
+		}
+		return p
+	}
+	for _, c := range []struct {
+		reason string
+		size   int32
+		step   int
+		has    []string
+		want   []string
+	}{
+		{"as planned", 10, 1, []string{"", ""}, []string{"1", "1"}},
+		{"the second step", 10, 2, []string{"1", "1", "", ""}, []string{"2", "2"}},
+		{"scaled from five to ten after the first step", 10, 2, []string{"1", "", "", ""}, []string{"1", "2", "2"}},
+		{"a pod of the first step was replaced", 10, 2, []string{"1", "2", "2", ""}, []string{"1"}},
+		{"scaled down: more than planned are of the current step", 5, 2, []string{"1", "1", ""}, []string{"2"}},
+		{"beyond the plan", 5, 1, []string{"1", "", ""}, []string{"1", "1"}},
+	} {
+		seen := Observed{}
+		seen.PodsSeen = true
+		seen.Replicas = c.size
+		for _, batch := range c.has {
+			seen.Pods = append(seen.Pods, pod(batch))
+		}
+		d, numbers := numberPods(&rollout.Batch{RolloutID: "7", Step: c.step, Plan: plan[:c.step]}, "new", aim, seen,
+			strategy.StylePartition)
+		require.True(t, numbers, c.reason)
+		require.Equal(t, c.want, d.Number.Batches, c.reason)
+	}
 }

@@ -164,7 +164,7 @@ func (f *finish) resume() NextAction {
 	progress, complete := f.allPodsReady()
 	f.numbers.Message = progress
 	if complete {
-		if d, numbers := numberPods(f.req.Batch, f.aim.Name, f.aim, seen); numbers {
+		if d, numbers := numberPods(f.req.Batch, f.aim.Hash, f.aim, seen, strategy.StylePartition); numbers {
 			return d
 		}
 		return done(progress)
@@ -285,7 +285,7 @@ func (f *finish) growExtra() (d NextAction, grows bool) {
 	if f.req.ExtraReplicas == nil || f.req.To != rollout.SideNew {
 		return NextAction{}, false
 	}
-	target := strategy.Target(*f.req.ExtraReplicas, f.seen.Replicas)
+	target := strategy.Target(strategy.StyleCanary, *f.req.ExtraReplicas, f.seen.Replicas)
 	if e.Replicas >= target {
 		return NextAction{}, false
 	}

@@ -85,7 +85,7 @@ func TestBlueGreenSurge_KeepsShareOfStep(t *testing.T) {
 		{"a share that keeps one pod stable comes to more than that", intstr.FromString("95%"), 10, `9`},
 		{"a number beyond the size is the size", intstr.FromInt32(7), 5, `5`},
 	} {
-		target := strategy.Target(c.replicas, c.size)
+		target := strategy.Target(strategy.StyleBlueGreen, c.replicas, c.size)
 		request := rollout.MoveRequest{Replicas: c.replicas}
 		seen := Observed{Saved: &rollout.Saved{}}
 		d := deploymentBlueGreen{}.next(task{Request: request, Size: c.size, Target: target}, seen)

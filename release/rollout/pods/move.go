@@ -151,7 +151,7 @@ func (m *move) plan() {
 	size := seen.Replicas
 	stable, _ := seen.RevisionByName(saved.Stable)
 	m.newRevision = newRevisionOf(m.tech, seen, m.newTemplate)
-	target := strategy.Target(m.req.Replicas, size)
+	target := strategy.Target(m.req.Style, m.req.Replicas, size)
 	if m.req.KeepStable {
 		target = max(min(target, size-1), 0)
 	}
@@ -275,7 +275,7 @@ func (m *move) endMove() NextAction {
 		return m.wait("")
 	}
 	m.numbers.Message = m.progress()
-	if d, numbers := numberPods(m.req.Batch, m.numbers.Canary, m.task.Aim, m.seen); numbers {
+	if d, numbers := numberPods(m.req.Batch, m.numbers.CanaryHash, m.task.Aim, m.seen, m.req.Style); numbers {
 		d.Ends = d.Number != nil && !m.req.Settle
 		return d
 	}

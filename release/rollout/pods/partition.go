@@ -232,6 +232,10 @@ func (k partitioned) pauseSettings(t task, seen Observed) []workload.Setting {
 func (k partitioned) finalSettings(seen Observed) (first, last []workload.Setting) {
 	own := workload.Setting{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}
 	s := parseStrategy(own.Value)
+	// clients of Kruise Rollouts expect that an Advanced DaemonSet says so after a release by a Rollout object
+	if k.nested && !k.ordinals && seen.Saved.Declared != "" && !s.RollingUpdate.Paused {
+		own.Value = withFields(own.Value, map[string]any{"/rollingUpdate/paused": false})
+	}
 	for _, p := range []*intstr.IntOrString{s.Partition, s.RollingUpdate.Partition} {
 		if p != nil && (p.IntVal != 0 || p.StrVal != "" && p.StrVal != "0%") {
 			return []workload.Setting{k.partitionSetting(seen, 0, 0)}, []workload.Setting{own}
@@ -318,7 +322,7 @@ func StepRefusal(tech Technique, steps []strategy.Step, size int32) (step int, r
 	}
 	before := int32(0)
 	for i, s := range steps {
-		target := strategy.Target(s.Replicas, size)
+		target := strategy.Target(strategy.StyleBlueGreen, s.Replicas, size)
 		if before > 0 && target > before && before+target > size {
 			return i, fmt.Sprintf("a CloneSet with %d of %d pods new does not surge to %d: beyond a half a "+
 				"blue-green of it grows in its first "+

@@ -87,6 +87,25 @@ func TestFinalSettings_RestoreOwnPartitionLast(t *testing.T) {
 	require.Empty(t, last)
 }
 
+func TestFinalSettings_SayThatAdvancedDaemonSetIsNotPaused_UnderRolloutObject(t *testing.T) {
+	for _, c := range []struct {
+		reason, declared, own, want string
+		tech                        partitioned
+	}{
+		{"absent", "new", `{"rollingUpdate":{"maxUnavailable":1}}`, `{"rollingUpdate":{"maxUnavailable":1,"paused":false}}`,
+			partitioned{nested: true}},
+		{"as its owner has it", "new", `{"rollingUpdate":{"paused":true}}`, `{"rollingUpdate":{"paused":true}}`,
+			partitioned{nested: true}},
+		{"over HTTP everything is as it was", "", `{"rollingUpdate":{}}`, `{"rollingUpdate":{}}`, partitioned{nested: true}},
+		{"a StatefulSet has no such field", "new", `{"rollingUpdate":{}}`, `{"rollingUpdate":{}}`,
+			partitioned{nested: true, ordinals: true}},
+	} {
+		first, _ := c.tech.finalSettings(Observed{Saved: &rollout.Saved{Settings: strategyOf(c.own),
+			Declared: c.declared}})
+		require.JSONEq(t, c.want, string(first[0].Value), c.reason)
+	}
+}
+
 // TestShareOf_KeepsExactNumber checks the share against the rule by which a CloneSet's controller resolves it.
 func TestShareOf_KeepsExactNumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

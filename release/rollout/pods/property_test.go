@@ -292,9 +292,9 @@ func (r *run) forward(size int32, first int) int32 {
 			percent = rapid.IntRange(1, 100).Draw(r.t, "percent")
 		}
 		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
-		want := max(strategy.Target(replicas, size), fresh)
+		want := max(strategy.Target(r.style, replicas, size), fresh)
 		got := r.move(step, replicas, false, 0)
-		if n := r.w.set(newTemplate).asked; n != want || got.UpdatedReady < strategy.Target(replicas, size) {
+		if n := r.w.set(newTemplate).asked; n != want || got.UpdatedReady < strategy.Target(r.style, replicas, size) {
 			r.t.Fatalf("step %d at %d%% of %d: %d pods are new, %d should be (%+v)", step, percent, size, n, want, got)
 		}
 		if old := r.w.set(stableTemplate).asked; r.style == strategy.StyleBlueGreen && old != size {
@@ -314,7 +314,7 @@ func (r *run) native(size int32) int32 {
 	for _, percent := range []int{rapid.IntRange(1, 100).Draw(r.t, "passes"), 100} {
 		req.Replicas = intstr.FromString(fmt.Sprintf("%d%%", percent))
 		d := r.until("to the end", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
-		if want := strategy.Target(req.Replicas, size); d.Numbers.UpdatedReady < want {
+		if want := strategy.Target(r.style, req.Replicas, size); d.Numbers.UpdatedReady < want {
 			r.t.Fatalf("%d of %d pods are new and ready, reported at %d%%", d.Numbers.UpdatedReady, want, percent)
 		}
 	}
@@ -387,7 +387,7 @@ func TestPausedSplit_KeepsProportion_WhenScaled(t *testing.T) {
 					from, n)
 			}
 			got := r.move(2, replicas, false, 0)
-			if want := strategy.Target(replicas, w.replicas); got.UpdatedReady != max(want, natural) {
+			if want := strategy.Target(r.style, replicas, w.replicas); got.UpdatedReady != max(want, natural) {
 				t.Fatalf("at %d%% of %d: %d pods are new and ready, %d should be", percent, w.replicas,
 					got.UpdatedReady, want)
 			}

@@ -11,14 +11,14 @@ import (
 )
 
 // Target returns how many of size pods are new after a step with these replicas: a number, or a percentage rounded up.
-// A percentage below 100 % always keeps one stable pod, unless the workload has only one pod. The result is between 0
-// and size.
-func Target(replicas intstr.IntOrString, size int32) int32 {
+// A percentage below 100 % always keeps one stable pod, unless the workload has only one pod, or has an extra workload
+// beside all stable ones. The result is between 0 and size.
+func Target(style Style, replicas intstr.IntOrString, size int32) int32 {
 	if size <= 0 {
 		return 0
 	}
 	target := min(podsOf(replicas, size, true), size)
-	if isPercent(replicas) && !isAllPods(replicas) && size > 1 {
+	if style != StyleCanary && isPercent(replicas) && !isAllPods(replicas) && size > 1 {
 		target = min(target, size-1)
 	}
 	return target
@@ -83,7 +83,7 @@ func (s Strategy) Warnings(w catalog.Workload, size int32) []string {
 	for i, step := range s.Steps {
 		requested := podsOf(step.Replicas, size, true)
 		all := isAllPods(step.Replicas) || !isPercent(step.Replicas) && requested == size && i == len(s.Steps)-1
-		if all || Target(step.Replicas, size) < size {
+		if all || Target(s.Style, step.Replicas, size) < size {
 			continue
 		}
 		out = append(out, fmt.Sprintf("step %d of %d asks for %s and replaces every pod, since %s has %s: no stable "+

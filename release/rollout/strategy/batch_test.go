@@ -31,9 +31,22 @@ func TestTarget(t *testing.T) {
 		{"a workload without pods", pods(5), 0, 0},
 		{"the largest size does not overflow", part("100%"), math.MaxInt32, math.MaxInt32},
 	} {
-		require.Equal(t, test.want, Target(test.replicas, test.size), "%s: %s of %d", test.reason,
-			test.replicas.String(), test.size)
+		require.Equal(t, test.want, Target(StylePartition, test.replicas, test.size), "%s: %s of %d",
+			test.reason, test.replicas.String(), test.size)
 	}
+}
+
+// The pods of an extra workload are beside all stable ones: rounding up takes none of them.
+func TestTarget_OfExtraWorkload_IsRoundedUp(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		percent    string
+		size, want int32
+	}{{"80%", 3, 3}, {"99%", 10, 10}, {"50%", 3, 2}, {"1%", 10, 1}, {"100%", 3, 3}, {"80%", 0, 0}} {
+		require.Equal(t, test.want, Target(StyleCanary, part(test.percent), test.size), test)
+	}
+	require.Equal(t, int32(2), Target(StylePartition, part("80%"), 3))
+	require.Equal(t, int32(2), Target(StyleBlueGreen, part("80%"), 3))
 }
 
 func TestBackTarget(t *testing.T) {
@@ -98,18 +111,20 @@ func TestTargetProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int32Range(0, 1000).Draw(t, "size")
 		step := anyReplicas(t, "replicas")
-		got := Target(step, size)
+		got := Target(StylePartition, step, size)
 		require.LessOrEqual(t, got, size, "never more than the size")
 		require.GreaterOrEqual(t, got, min(size, 1), "a step replaces at least one pod if there is one")
 		larger := rapid.Int32Range(size, 1200).Draw(t, "larger size")
-		require.GreaterOrEqual(t, Target(step, larger), got, "a larger workload never has fewer new pods")
+		require.GreaterOrEqual(t, Target(StylePartition, step, larger), got,
+			"a larger workload never has fewer new pods")
 		if step.Type == intstr.Int {
 			return
 		}
 		n := int32(percentOf(step.StrVal))
 		more := intstr.FromString(formatPercent(rapid.Int32Range(n, 100).Draw(t, "larger percentage")))
-		require.GreaterOrEqual(t, Target(more, size), got, "a larger percentage never replaces fewer pods")
-		require.Equal(t, size, Target(part("100%"), size), "100 % replaces all pods")
+		require.GreaterOrEqual(t, Target(StylePartition, more, size), got,
+			"a larger percentage never replaces fewer pods")
+		require.Equal(t, size, Target(StylePartition, part("100%"), size), "100 % replaces all pods")
 		if n < 100 && size > 1 {
 			require.Less(t, got, size, "a percentage below 100 % keeps a stable pod")
 			require.GreaterOrEqual(t, int64(got)*100, min(int64(n)*int64(size), 100*int64(size-1)),

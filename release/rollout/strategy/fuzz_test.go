@@ -41,7 +41,7 @@ func FuzzDecodeRequest(f *testing.F) {
 		require.Positive(t, spec.Policy.StepDeadlineSeconds)
 		require.NotEqual(t, spec.Change.Images == nil, spec.Change.TemplatePatch == nil, "exactly one of the changes")
 		for _, step := range spec.Strategy.Steps {
-			require.Positive(t, Target(step.Replicas, 100), "a step replaces at least one pod")
+			require.Positive(t, Target(spec.Strategy.Style, step.Replicas, 100), "a step replaces at least one pod")
 			require.True(t, !step.Routes() || spec.Strategy.HasTraffic(), "a step that routes traffic has routings")
 		}
 		raw, err := json.Marshal(spec)
