@@ -84,8 +84,7 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 		return failf(failure.Refused, "%s carries what %s has left on it: %s", s.Workload,
 			workload.HolderName(s.Claim, seen.Saved.Claim),
 			workload.ForeignReason(workload.ParseHolder(seen.Saved.Claim)))
-	case seen.Saved != nil && req.AskSaved && seen.Claim == "" && seen.Saved.Claim != "" &&
-		seen.Saved.Claim != s.TakeOver:
+	case mustAsk(req, seen):
 		return next(workload.FailClaimed(s.Workload, s.Claim, seen.Saved.Claim))
 	case seen.Saved != nil:
 		return takeOver(s, seen)
@@ -115,6 +114,12 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	}
 	d.Ends, d.Begun = true, answerBegin(req, seen, saved).Begun
 	return d
+}
+
+// mustAsk reports whether the centre is to be asked about a saved state that no release holds, before it is taken over.
+func mustAsk(req rollout.BeginRequest, seen Observed) bool {
+	return req.AskSaved && seen.Saved != nil && seen.Claim == "" && seen.Saved.Claim != "" &&
+		seen.Saved.Claim != req.TakeOver
 }
 
 // staleMarks returns the annotations of an earlier release that this one neither follows nor replaces: a copy has
