@@ -40,7 +40,8 @@ func TestClaimHolder_KnowsByRecords_WhetherSplitWasGivenBack(t *testing.T) {
 		record.Spec.CreatedAt = instant.MicroOf(at.Add(time.Duration(i) * time.Minute))
 		require.NoError(t, home.CreateRecord(testContext(t), record))
 		require.NoError(t, home.CompleteRollout(testContext(t), record.Name, rollout.Status{Party: catalog.DefaultParty,
-			Namespace: "shop", Name: "web", Phase: ended.phase, CreatedAt: at, Workflow: &audit.WorkflowRef{RunID: ended.run}}, 0))
+			Namespace: "shop", Name: "web", Phase: ended.phase, CreatedAt: at,
+			Workflow: &audit.WorkflowRef{RunID: ended.run}}, 0))
 	}
 	for _, c := range []struct {
 		reason, claim string

@@ -21,10 +21,10 @@ type described map[[2]string]*workflowservice.DescribeWorkflowExecutionResponse
 
 func (d described) DescribeWorkflowExecution(_ context.Context, workflowID,
 	runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	switch {
-	case workflowID == "malformed":
+	switch workflowID {
+	case "malformed":
 		return nil, serviceerror.NewInvalidArgument("no workflow ID")
-	case workflowID == "silent":
+	case "silent":
 		return nil, errors.New("connection refused")
 	}
 	if one := d[[2]string{workflowID, runID}]; one != nil {

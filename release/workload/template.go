@@ -94,7 +94,7 @@ func WithoutOwned(template map[string]any, selector map[string]any) map[string]a
 	for part := range owned {
 		entries, _ := metadata[part].(map[string]any)
 		maps.DeleteFunc(entries, func(name string, _ any) bool {
-			return ownerOf(part, name) != "" && !(part == "labels" && selects(selector, name))
+			return ownerOf(part, name) != "" && (part != "labels" || !selects(selector, name))
 		})
 		if len(entries) == 0 {
 			delete(metadata, part)

@@ -84,8 +84,7 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 		return failf(failure.Refused, "%s carries what %s has left on it: %s", s.Workload,
 			workload.HolderName(s.Claim, seen.Saved.Claim),
 			workload.ForeignReason(workload.ParseHolder(seen.Saved.Claim)))
-	case seen.Saved != nil && req.AskSaved && seen.Claim == "" && seen.Saved.Claim != "" &&
-		seen.Saved.Claim != s.TakeOver:
+	case mustAsk(req, seen):
 		return next(workload.FailClaimed(s.Workload, s.Claim, seen.Saved.Claim))
 	case seen.Saved != nil:
 		return takeOver(s, seen)
@@ -123,34 +122,6 @@ func beginFree(tech Technique, req rollout.BeginRequest, seen Observed) NextActi
 		template = stable.Template
 	}
 	return takeClaim(tech, req, seen, newSaved(tech, req, seen, stable, template))
-}
-
-// staleMarks returns the annotations of an earlier release that this one neither follows nor replaces: a copy has
-// brought them.
-func staleMarks(seen Observed, saved rollout.Saved) []string {
-	stale := []string{rollout.AnnotationSettled, rollout.AnnotationExtraStatus, workload.AnnotationOriginal}
-	if seen.Next == "" {
-		stale = append(stale, rollout.AnnotationNext)
-	}
-	if saved.Declared == "" {
-		stale = append(stale, rollout.AnnotationInProgressing, rollout.AnnotationOriginalStrategy)
-	}
-	return stale
-}
-
-// withoutEnded returns the snapshot without what a release has left on the workload that has ended and given everything
-// back: another client has brought it back with an older copy of the workload.
-func withoutEnded(s rollout.Subject, seen Observed) Observed {
-	left := seen.Claim
-	if left == "" && seen.Saved != nil {
-		left = seen.Saved.Claim
-	}
-	if !s.Ended || left == "" || left != s.TakeOver {
-		return seen
-	}
-	seen.Saved, seen.SavedProblem, seen.Rest, seen.Busy, seen.Next, seen.ExtraStatus, seen.Extra = nil, "", nil, "", "",
-		"", nil
-	return seen
 }
 
 // templatePlaced reports whether this release holds the workload and its template is no longer the stable one.
