@@ -184,7 +184,7 @@ func (n *newcomer) do(commands string) string {
 // requireReleased requires that all pods run an image, and that the release says so.
 func (n *newcomer) requireReleased(image string) {
 	n.t.Helper()
-	require.Equal(n.t, "Healthy", n.do("slipway rollout get hello/hello -o jsonpath={.phase}"))
+	require.Equal(n.t, "Healthy\n", n.do("slipway rollout get hello/hello -o jsonpath={.phase}"))
 	pods := n.do("kubectl -n hello get pods -o jsonpath='{range .items[*]}{.spec.containers[0].image}{\"\\n\"}{end}'")
 	require.Equal(n.t, strings.Repeat(image+"\n", 5), pods)
 }
