@@ -240,6 +240,9 @@ func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workload.Pod
 		}
 	}
 	seen.Reason, seen.Message = podstatus.Reason(pod)
+	for _, c := range pod.Status.ContainerStatuses {
+		seen.Restarts = max(seen.Restarts, c.RestartCount)
+	}
 	if c := podstatus.Condition(pod, corev1.PodReady); c != nil {
 		seen.Ready = c.Status == corev1.ConditionTrue
 		settled := c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second)

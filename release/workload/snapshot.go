@@ -100,6 +100,8 @@ type Pod struct {
 	// Deleting means that the pod is terminating; Finished, that it never runs again (phase Succeeded or Failed).
 	Deleting bool
 	Finished bool
+	// Restarts is how often one of its containers was restarted: the most of them.
+	Restarts int32
 	// Since is when the pod stopped being ready, or was created.
 	Since time.Time
 	// Reason and Message explain why the pod is not ready, from its status: "ImagePullBackOff", `Back-off pulling image

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
@@ -80,7 +81,12 @@ func TestKubectlRelease_IsRefused_WhenServiceSelectsByLabelOfOldTemplate(t *test
 	g.EnforceOn(t, d.Apps)
 	d.create(d.document(), "owner")
 	d.waitGate()
-	d.PatchObject(harness.Deployment, d.rollout.Name, `{"spec":{"template":{"metadata":{"labels":{"version":"v2"}}}}}`)
+	asDev, err := dynamic.NewForConfig(d.Impersonate("dev")) // the gate lets the harness's own user pass
+	require.NoError(t, err)
+	_, err = asDev.Resource(harness.Deployment.GVR).Namespace(d.Apps).Patch(context.Background(), d.rollout.Name,
+		types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"labels":{"version":"v2"}}}}}`),
+		metav1.PatchOptions{FieldManager: "kubectl-edit"})
+	require.NoError(t, err)
 	d.waitObject("refused", func(r *v1beta1.Rollout) bool {
 		raw, err := json.Marshal(r.Status)
 		return err == nil && strings.Contains(string(raw),

@@ -106,7 +106,11 @@ func (r *release) inTrouble(by brokenUpdate) bool {
 func (r *release) startOver(by brokenUpdate) {
 	r.t.Helper()
 	began := time.Now()
-	answer := r.TryStartRollout(r.rollout)
+	var answer harness.Answer
+	require.Eventually(r.t, func() bool {
+		answer = r.TryStartRollout(r.rollout)
+		return answer.Status != http.StatusServiceUnavailable
+	}, harness.Patience, harness.Tick, "the engine never answers")
 	require.Equal(r.t, http.StatusAccepted, answer.Status, "%s", answer.Body)
 	var started struct{ Warnings []string }
 	require.NoError(r.t, json.Unmarshal(answer.Body, &started))

@@ -112,6 +112,11 @@ func (o Observed) updateTrouble(to Revision) string {
 	if stuck := of(workload.Pod.Stuck); len(stuck) > 0 {
 		return worst(stuck)
 	}
+	// between two crashes, a container runs for a moment
+	if crashed := of(func(p workload.Pod) bool { return p.Restarts > 0 }); len(crashed) > 0 {
+		return fmt.Sprintf("pod %s: CrashLoopBackOff: it is not ready, and was restarted %d times", crashed[0].Name,
+			crashed[0].Restarts)
+	}
 	if o.Progress.Reason == reasonTimedOut {
 		return "it has passed its progressDeadlineSeconds: " + strings.TrimSuffix(o.Progress.Message, ".")
 	}

@@ -105,6 +105,8 @@ func TestHung_NamesStableRevision_ByKind(t *testing.T) {
 				}
 				o.Progress = ProgressOf{reasonTimedOut, `ReplicaSet "web-1" has timed out progressing.`}
 			}, "r1"},
+		{"a pod that runs between two crashes is in trouble, too", deploymentPartition{}, true, 4,
+			[]counted{{3, 3}, {1, 0}}, func(o *Observed) { o.Pods[3].Reason, o.Pods[3].Restarts = "NotReady", 2 }, "r1"},
 		{"a pod of the stable version in trouble is not its", deploymentPartition{}, true, 4,
 			[]counted{{4, 3}, {1, 1}}, nil, ""},
 		{"its controller has not seen the last change", deploymentPartition{}, true, 4, []counted{{3, 3}, {2, 0}},
