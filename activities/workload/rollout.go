@@ -243,7 +243,7 @@ func (t *rolloutJob) noteProgress(d pods.NextAction) {
 	if advances {
 		t.Progressed()
 		if d.RecheckAfter == 0 {
-			t.delayPodCheck()
+			t.podCheckWithin(firstSharedPodCheck * t.LoadFactor())
 		}
 	}
 }
