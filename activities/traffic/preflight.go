@@ -185,7 +185,9 @@ func (c *check) service(ctx context.Context, j job) error {
 		return failure.New(failure.Refused, "%s selects by %s: take that out of its selector, since a release does "+
 			"this by itself", p, j.version.Label)
 	}
-	if c.req.Shared == nil { // a shared TrafficRouting usually routes at a Service in front of this workload's
+	// A shared TrafficRouting usually routes at a Service in front of this workload's. What a workload declares is the
+	// new version, which selectsNew checks.
+	if c.req.Shared == nil && c.req.Change.Declared == nil {
 		if err := c.selects(ctx, p, selector); err != nil {
 			return err
 		}
