@@ -201,16 +201,7 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 		}
 	}
 	p.result.Replicas = l.seen.Replicas
-	if notice := workload.OwnedNotice(p.req.Workload, l.object); notice != "" {
-		p.notice("%s", notice)
-	}
-	if t.tech.CountsPods() {
-		for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
-			if notice := pods.BudgetNotice(p.req.Workload, l.seen, b); notice != "" {
-				p.notice("%s", notice)
-			}
-		}
-	}
+	p.addNotices(ctx, t, l)
 	if !earlier {
 		p.result.Template = l.seen.Template
 	}
@@ -231,6 +222,21 @@ func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot
 		}
 	}
 	return p.change(ctx, t, l)
+}
+
+// addNotices warns of a template that was copied from a pod, and of disruption budgets that the release may exhaust.
+func (p *rolloutPreflight) addNotices(ctx context.Context, t *rolloutJob, l *snapshot) {
+	if notice := workload.OwnedNotice(p.req.Workload, l.object); notice != "" {
+		p.notice("%s", notice)
+	}
+	if !t.tech.CountsPods() {
+		return
+	}
+	for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
+		if notice := pods.BudgetNotice(p.req.Workload, l.seen, b); notice != "" {
+			p.notice("%s", notice)
+		}
+	}
 }
 
 // ownUpdate checks the update that the workload's own controller may be making: the release waits for one that goes on,
@@ -316,7 +322,13 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		p.result.Predicted = &rollout.PredictedTemplate{Template: pods.Digest(template), UID: l.seen.UID,
 			From: l.seen.Template}
 	}
-	serves := p.hung.Stable.Template != "" && pods.Digest(template) == p.hung.Stable.Template
+	return p.changesNothing(field, pods.Digest(template), l)
+}
+
+// changesNothing refuses a change to the template that serves already, or warns of it while an update to another one
+// hangs.
+func (p *rolloutPreflight) changesNothing(field, template string, l *snapshot) error {
+	serves := p.hung.Stable.Template != "" && template == p.hung.Stable.Template
 	switch saved := l.seen.Saved; {
 	case serves && operation.VersionOf(p.req.Change) != nil:
 		return p.refuse(field, "%s: that version serves while its own update hangs: go back to it with `kubectl "+
@@ -324,10 +336,10 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	case serves:
 		p.notice("%s: that is the version that serves already: the release has no steps, and brings all pods back to "+
 			"it", p.req.Workload)
-	case saved == nil && pods.Digest(template) == l.seen.Template:
+	case saved == nil && template == l.seen.Template:
 		p.result.AlreadyDeployed = len(p.result.Refusals) == 0
 		return p.refuse(field, "%s is of that version already: the change changes nothing", p.req.Workload)
-	case saved != nil && pods.Digest(template) == saved.StableTemplate:
+	case saved != nil && template == saved.StableTemplate:
 		return p.refuse(field, "%s is rolled back to that very version first: the change changes nothing, roll the "+
 			"earlier release back instead", p.req.Workload)
 	}

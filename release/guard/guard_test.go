@@ -139,6 +139,12 @@ func TestFind_DescribesInstallation(t *testing.T) {
 	require.True(t, chosen.Guards(map[string]string{LabelGuard: "ours"}), "a namespace that asks for this guard")
 	require.False(t, chosen.Guards(nil))
 
+	begun := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool {
+		return strings.HasSuffix(o.GetKind(), "Binding")
+	})
+	require.False(t, Find(unstructureds(begun))[0].Guards(map[string]string{"team": "shop"}),
+		"an installation without bindings does nothing yet")
+
 	without := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
 		return o.GetName() == "ours-services" && strings.HasSuffix(o.GetKind(), "Binding")
 	})

@@ -158,9 +158,10 @@ func (i Installed) Options() Options {
 	return o
 }
 
-// Guards reports whether an installation guards objects in a namespace with these labels.
+// Guards reports whether an installation guards objects in a namespace with these labels. Policies without bindings, as
+// at the beginning of an installation, do nothing.
 func (i Installed) Guards(namespace map[string]string) bool {
-	return selects(i.Namespaces, namespace)
+	return len(i.Unbound) < len(i.Version) && selects(i.Namespaces, namespace)
 }
 
 // Passes reports whether an installation lets the edits of a user pass.

@@ -150,6 +150,14 @@ func (m *Machine) move(look bool) Action {
 		request.Replicas = intstr.FromInt32(m.s.Status.CanaryReplicas)
 	}
 	a := Action{Kind: ActMove, Move: request, waitKind: rollout.WaitPods}
+	m.describeMove(&a, look)
+	return a
+}
+
+// describeMove sets what users read about a Move.
+func (m *Machine) describeMove(a *Action, look bool) {
+	step := m.step()
+	replicas := step.Replicas.String()
 	switch {
 	case look && m.s.RepeatsSteps:
 		a.Summary = fmt.Sprintf("%s: inspect the pods after a crash", m.stepLabel())
@@ -158,19 +166,18 @@ func (m *Machine) move(look bool) Action {
 	case look:
 		a.Summary = fmt.Sprintf("%s: inspect a change by another client", m.stepLabel())
 		a.reason = fmt.Sprintf("%s: another client has changed %s: inspecting it", m.stepLabel(), m.workloadName())
-	case back:
-		a.Summary = fmt.Sprintf("%s: pods back, %s", m.stepLabel(), step.Replicas.String())
+	case m.s.Stage == stageRollback:
+		a.Summary = fmt.Sprintf("%s: pods back, %s", m.stepLabel(), replicas)
 		a.reason = fmt.Sprintf("%s of the rollback: waiting for %s of the new pods to be of the stable version again",
-			m.stepLabel(), step.Replicas.String())
+			m.stepLabel(), replicas)
 	default:
-		a.Summary = fmt.Sprintf("%s: pods to %s", m.stepLabel(), step.Replicas.String())
+		a.Summary = fmt.Sprintf("%s: pods to %s", m.stepLabel(), replicas)
 		a.reason = fmt.Sprintf("%s: waiting for %s of the pods to be of the new version and ready", m.stepLabel(),
-			step.Replicas.String())
+			replicas)
 		if m.s.StuckPod != "" {
 			a.reason += ": " + m.s.StuckPod
 		}
 	}
-	return a
 }
 
 // halt returns the Move that settles the pods that a Move left in the middle of a step: from now on the rollout waits.
