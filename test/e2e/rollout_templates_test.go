@@ -85,7 +85,8 @@ func TestRelease_EndsAsUsual_WithTemplateCopiedFromPod(t *testing.T) {
 	})
 }
 
-func TestLongRelease_EndsAsUsual_WithEachCopiedEntry(t *testing.T) {
+// The same for every kind and style.
+func TestLongRelease_EndsAsUsual_WithTemplateCopiedFromPod(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
@@ -94,6 +95,20 @@ func TestLongRelease_EndsAsUsual_WithEachCopiedEntry(t *testing.T) {
 			t.Run(c.String(), func(t *testing.T) {
 				t.Parallel()
 				releaseCopied(t, e, c, true, allCopied)
+			})
+		}
+	})
+}
+
+// The same with each row alone.
+func TestSoakRelease_EndsAsUsual_WithEachCopiedEntry(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	e := harness.Shared(t)
+	t.Run("cells", func(t *testing.T) {
+		for _, c := range templateCells() {
+			t.Run(c.String(), func(t *testing.T) {
+				t.Parallel()
 				for _, row := range copiedEntries {
 					t.Run(strings.ReplaceAll(row.label+row.annotation, "/", "_"), func(t *testing.T) {
 						releaseCopied(t, e, c, !row.chosen, func(object map[string]any) {
