@@ -158,7 +158,7 @@ func BeginWithMove(tech Technique, req rollout.BeginRequest, seen Observed,
 	}
 	w := d.Write
 	w.Step, w.Template, w.KeepTemplate = w.Step+"+"+m.Write.Step, m.Write.Template, m.Write.KeepTemplate
-	maps.Copy(w.Annotations, m.Write.Annotations)
+	annotate(w, m.Write.Annotations)
 	w.Remove = append(w.Remove, m.Write.Remove...)
 	d.Reason, d.Begun.TemplateWritten = d.Reason+"; "+m.Reason, true
 	return d

@@ -1,6 +1,9 @@
 package pods
 
 import (
+	"maps"
+	"slices"
+
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
 )
@@ -22,6 +25,15 @@ func staleMarks(seen Observed, saved rollout.Saved) []string {
 		stale = append(stale, rollout.AnnotationInProgressing, rollout.AnnotationOriginalStrategy)
 	}
 	return stale
+}
+
+// annotate adds annotations to a write, which then does not remove them as stale.
+func annotate(w *workload.Write, annotations map[string]string) {
+	maps.Copy(w.Annotations, annotations)
+	w.Remove = slices.DeleteFunc(w.Remove, func(name string) bool {
+		_, set := annotations[name]
+		return set
+	})
 }
 
 // withoutEnded returns the snapshot without what a release has left on the workload that has ended and given everything

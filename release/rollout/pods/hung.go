@@ -222,7 +222,7 @@ func beginOver(tech Technique, req rollout.BeginRequest, seen Observed, u HungUp
 	d.Write.Template = &workload.Template{Revision: saved.Stable}
 	d.Write.Settings = seen.settingsToWrite(settings...)
 	if rest != nil {
-		d.Write.Annotations[rollout.AnnotationSettled] = rest.String()
+		annotate(d.Write, map[string]string{rollout.AnnotationSettled: rest.String()})
 	}
 	d.Reason = fmt.Sprintf("%s; its template is set back before the first step, since the update to revision %s hangs",
 		d.Reason, u.To.Name)
