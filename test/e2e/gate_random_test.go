@@ -259,8 +259,9 @@ func (p *pair) compare(old *unstructured.Unstructured, ops []jsonpatch.Op) bool 
 	want := &unstructured.Unstructured{Object: jsonpatch.Apply(free.Object, patch)}
 	require.Equal(p.t, want.Object["spec"], held.Object["spec"], "%s\nof %v", body, old.Object)
 	require.Equal(p.t, want.GetLabels(), held.GetLabels(), "%s\nof %v", body, old.Object)
-	if by != "" && by != user { // the guard takes the name off, or the gate replaces it: API servers choose the order
-		require.Contains(p.t, []string{"", user}, held.GetAnnotations()[gate.AnnotationBy], "%s", body)
+	if was := old.GetAnnotations()[gate.AnnotationBy]; by != was && by != user {
+		// the guard puts the earlier name back, or the gate writes the user's: API servers choose the order
+		require.Contains(p.t, []string{"", was, user}, held.GetAnnotations()[gate.AnnotationBy], "%s", body)
 		unstructured.RemoveNestedField(held.Object, "metadata", "annotations", gate.AnnotationBy)
 		unstructured.RemoveNestedField(want.Object, "metadata", "annotations", gate.AnnotationBy)
 	}
