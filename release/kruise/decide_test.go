@@ -573,7 +573,7 @@ func TestStatus_ShowsRevisionsAsPodsHaveThem(t *testing.T) {
 }
 
 // On its way back in batches a release waits at its steps like on its way there: clients see the state in which they
-// approve. A rollback at once waits for nobody.
+// approve. A rollback at once does not wait for an approval.
 func TestStatus_ShowsPauses_OfRollbackInBatches(t *testing.T) {
 	t.Parallel()
 	back := func(waiting *rollout.WaitingFor) string {

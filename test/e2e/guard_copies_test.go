@@ -39,8 +39,8 @@ func (r *release) waitNoMarks(gvr schema.GroupVersionResource, name string) {
 }
 
 // A client writes the workload and its Service as they were during a release, after its end: with kubectl replace, and
-// with GitOps tools whose manifest was exported then. What the release had on them is taken off again; nobody else's
-// write is needed for that, and the next release goes through from what the client wrote.
+// with GitOps tools whose manifest was exported then. What the release had on them is taken off again; no other
+// client's write is needed for that, and the next release goes through from what the client wrote.
 func TestMarksOfEndedRelease_AreTakenOff_WhenBroughtBack(t *testing.T) {
 	t.Parallel()
 	e, g := harness.StartGuarded(t)

@@ -114,10 +114,10 @@ func TestBegin_FollowsNothing_OfEndedRelease(t *testing.T) {
 		reason, claim, takeOver string
 		ended, asks, adopts     bool
 	}{
-		{"a claim that nobody has asked about yet", theirs, "", false, true, false},
+		{"a claim that the release has not asked about yet", theirs, "", false, true, false},
 		{"a dead release's claim", theirs, theirs, false, false, true},
 		{"an ended release's claim", theirs, theirs, true, false, false},
-		{"a split without a claim that nobody has asked about yet", "", "", false, true, false},
+		{"a split without a claim that the release has not asked about yet", "", "", false, true, false},
 		{"a frozen split", "", theirs, false, false, true},
 		{"a split that a later release has finished", "", theirs, true, false, false},
 	} {

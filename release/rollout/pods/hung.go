@@ -160,7 +160,7 @@ func stableBeside(seen Observed, to Revision, out int32) (stable Revision, known
 	return seen.newest(func(r Revision) bool { return older(r) && r.Template != seen.Declared })
 }
 
-// Notice tells the user, before the start, that the release begins over an update that hangs.
+// Notice is the warning, before the start, that the release begins over an update that hangs.
 func (u HungUpdate) Notice(s rollout.Subject) string {
 	if u.Stable.Name == u.To.Name {
 		return fmt.Sprintf("%s. The release begins at once, with that revision as the stable one, since most of the "+
