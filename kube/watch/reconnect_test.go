@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -20,19 +21,21 @@ func TestWatch_ReconnectsWithinASecond_AfterOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := cluster(widget("shop", "a", nil))
-		down, reports := true, 0
+		var down atomic.Bool
+		down.Store(true)
+		var reports atomic.Int32
 		client.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if down {
+			if down.Load() {
 				return true, nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 			}
 			return false, nil, nil
 		})
-		w := New(Untyped(client, widgets), keep, Options{Failed: func(string, error) { reports++ }})
+		w := New(Untyped(client, widgets), keep, Options{Failed: func(string, error) { reports.Add(1) }})
 		run(t, w.Run)
 		time.Sleep(10 * time.Minute)
 		require.False(t, w.Synced())
-		require.InDelta(t, 20, reports, 2, "every 30 seconds")
-		down = false
+		require.InDelta(t, 20, reports.Load(), 2, "every 30 seconds")
+		down.Store(false)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.True(t, w.Synced())
