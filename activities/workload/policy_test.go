@@ -158,6 +158,31 @@ func TestUndo_IsRefused_ByPartyPolicy(t *testing.T) {
 	}
 }
 
+// A retry after drift sets the release's template again, which the party's policy of that moment judges. The way back is
+// not judged.
+func TestOverwriteOfDrift_IsRefused_ByPartyPolicy(t *testing.T) {
+	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleBlueGreen} {
+		t.Run(string(style), func(t *testing.T) {
+			b := newBench(t)
+			b.deployment("web", 2, nil)
+			b.settled(web(), 2)
+			r := b.release("web", style, "evil.example/x:new")
+			r.begin()
+			r.move(1, "50%")
+			b.strict(ruled)
+			b.merge(web(), `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:other"}]}}}}`)
+			again := r.moveRequest(1, "50%")
+			again.OverwriteDrift = true
+			require.Contains(t, r.moveFails(again, failure.Refused).Message(), "(rule images.allowedPrefixes)")
+			require.Contains(t, b.state(web()).spec, `"x:other"`, "the other client's template stays")
+			back := r.finishRequest(rollout.FinishResumeAndRelease, rollout.SideStable)
+			back.OverwriteDrift = true
+			require.NoError(t, r.call(activityFinish, back, &rollout.MoveResult{}))
+			require.Contains(t, b.state(web()).spec, `"x:good"`)
+		})
+	}
+}
+
 // The metadata that a release adds to the pods of an extra workload can switch AppArmor off, too.
 func TestBegin_IsRefused_ByPartyPolicy_ForAddedMetadata(t *testing.T) {
 	b := newBench(t)

@@ -159,7 +159,7 @@ func Memo[T any](info *workflowpb.WorkflowExecutionInfo, field string) T {
 // Progress returns the last report of an activity: its latest heartbeat message, or the failure of its latest attempt
 // ("2 of 3 pods are ready").
 func Progress(activity *workflowpb.PendingActivityInfo) string {
-	failed := activity.GetLastFailure().GetMessage()
+	failed := LastFailure(activity)
 	beatAt, attemptedAt := activity.GetLastHeartbeatTime().AsTime(), activity.GetLastAttemptCompleteTime().AsTime()
 	if beat, _ := Heartbeat[workload.Progress](activity); beat.Message != "" && !beatAt.Before(attemptedAt) {
 		return beat.Message
@@ -169,6 +169,19 @@ func Progress(activity *workflowpb.PendingActivityInfo) string {
 		return "waits for a worker of its party"
 	}
 	return failed
+}
+
+// LastFailure returns why the latest attempt of an activity failed; "" if none has. Temporal's own message about a worker
+// that has ended, "activity Heartbeat timeout", would not say who does what next.
+func LastFailure(activity *workflowpb.PendingActivityInfo) string {
+	failed := activity.GetLastFailure()
+	if failed.GetTimeoutFailureInfo() == nil {
+		return failed.GetMessage()
+	}
+	if failed.GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT {
+		return "its worker stopped reporting and has probably ended: the next attempt continues"
+	}
+	return "an attempt took too long: the next one continues"
 }
 
 // Heartbeat decodes an activity's latest heartbeat; is reports whether it has one of this format.

@@ -206,7 +206,7 @@ func showAttempts(service *plan.ServiceStatus, pending []*workflowpb.PendingActi
 		case build.ActivityResolve, build.ActivityBuild:
 			progress = backend.Progress(activity)
 		case source.ActivityFetch, source.ActivityConfirm: // a heartbeat would only repeat the service's reason
-			if failed := activity.GetLastFailure().GetMessage(); failed != "" {
+			if failed := backend.LastFailure(activity); failed != "" {
 				progress = fmt.Sprintf("it failed %s and is being retried: %s", times(activity.GetAttempt()-1), failed)
 			}
 		}

@@ -294,7 +294,7 @@ func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingAc
 			}
 		// only its latest attempt reports that it waits for another release, and for which
 		case rollout.ActivityHoldTraffic:
-			if message := activity.GetLastFailure().GetMessage(); message != "" {
+			if message := backend.LastFailure(activity); message != "" {
 				status.Reason = message
 				showWait(status, message)
 			}

@@ -72,32 +72,26 @@ func templateCells() (cells []cell) {
 // and rolled back. The check before it names what was copied.
 func TestRelease_EndsAsUsual_WithTemplateCopiedFromPod(t *testing.T) {
 	t.Parallel()
-	e := harness.Shared(t)
-	t.Run("cells", func(t *testing.T) {
-		for _, c := range []cell{deploymentCell(strategy.StyleCanary, harness.Nginx),
-			deploymentCell(strategy.StylePartition, harness.NoProvider),
-			{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}} {
-			t.Run(c.String(), func(t *testing.T) {
-				t.Parallel()
-				releaseCopied(t, e, c, true, allCopied)
-			})
-		}
-	})
+	testAllCopied(t, []cell{deploymentCell(strategy.StyleCanary, harness.Nginx),
+		deploymentCell(strategy.StylePartition, harness.NoProvider),
+		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}})
 }
 
 // The same for every kind and style.
 func TestLongRelease_EndsAsUsual_WithTemplateCopiedFromPod(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
+	testAllCopied(t, templateCells())
+}
+
+func testAllCopied(t *testing.T, cells []cell) {
 	e := harness.Shared(t)
-	t.Run("cells", func(t *testing.T) {
-		for _, c := range templateCells() {
-			t.Run(c.String(), func(t *testing.T) {
-				t.Parallel()
-				releaseCopied(t, e, c, true, allCopied)
-			})
-		}
-	})
+	for _, c := range cells {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			releaseCopied(t, e, c, true, allCopied)
+		})
+	}
 }
 
 // The same with each row alone.

@@ -52,6 +52,8 @@ func (m *move) next() NextAction {
 		return failTemplateDrift(m.req.Subject, m.seen)
 	case m.seen.EditConflict.Times > rollout.MaxRestores:
 		return failEditConflict(m.req.Subject, m.seen.EditConflict)
+	case m.seen.Lagging() && m.seen.Creation.Message != "":
+		return m.wait("")
 	case m.seen.Lagging():
 		return m.wait("its controller has not seen the last change yet")
 	}

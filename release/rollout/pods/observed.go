@@ -171,13 +171,16 @@ func (o Observed) Count(r Revision) (total, ready int32) {
 }
 
 // LacksPods reports whether pods are missing that the workload's controller should have created by now: of the size, or
-// of a move's target. A ReplicaSet reports itself why its pods are missing; then only the ReplicaSet may be missing.
+// of a move's target. A ReplicaSet reports itself why its pods are missing; then only the ReplicaSet may be missing. The
+// Deployment controller doesn't report a change as observed until it has created the change's ReplicaSet.
 func (o Observed) LacksPods(numbers rollout.MoveResult) bool {
-	if !o.PodsSeen || o.Lagging() {
+	switch {
+	case !o.PodsSeen:
 		return false
-	}
-	if slices.ContainsFunc(o.Revisions, func(r Revision) bool { return r.HasCounts }) {
+	case slices.ContainsFunc(o.Revisions, func(r Revision) bool { return r.HasCounts }):
 		return numbers.CanaryHash == "" && numbers.Target > 0 && o.Extra == nil
+	case o.Lagging():
+		return false
 	}
 	ordered := string(o.Settings[workload.PathPodManagement]) == `"`+string(appsv1.OrderedReadyPodManagement)+`"`
 	settled := o.CountPods(func(p workload.Pod) bool { return p.Ready && !p.Deleting }) == int32(len(o.Pods))

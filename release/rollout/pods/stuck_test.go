@@ -141,4 +141,8 @@ func TestLacksPods(t *testing.T) {
 		Revisions: []pods.Revision{{HasCounts: true}}}
 	require.False(t, deployment.LacksPods(rollout.MoveResult{CanaryHash: "5d", Target: 1}), "its ReplicaSet says why")
 	require.True(t, deployment.LacksPods(rollout.MoveResult{Target: 1}), "there is no ReplicaSet")
+	deployment.Generation = 2
+	require.True(t, deployment.LacksPods(rollout.MoveResult{Target: 1}), "its controller can't create the ReplicaSet")
+	set.Generation = 2
+	require.False(t, set.LacksPods(rollout.MoveResult{Target: 2}), "its controller has not seen the change")
 }
