@@ -256,8 +256,9 @@ func (s Snapshot) release(do ActionKind, declared string, of any) NextAction {
 	next := NextAction{Kind: do, Workload: s.Workload, Key: s.key(string(do), of) + "/" + declared,
 		Reason: "the workload's pod template has changed",
 		By:     s.Workload.By, NameSource: NamedOnWorkload,
-		Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
-	if s.Workload.Held == nil && rolloutIDChanged(s.Object, s.Workload) { // no policy records who changes a label
+		Declared: strategy.Declared{Template: declared, Images: s.Workload.Images,
+			NewID: rolloutIDChanged(s.Object, s.Workload)}}
+	if s.Workload.Held == nil && next.Declared.NewID { // no policy records who changes a label
 		next.Reason, next.By = "the workload's rollout-id has changed", ""
 	}
 	if s.Object.Status.Slipway != nil && s.engine().RolledBack == declared {
@@ -357,7 +358,8 @@ func (s Snapshot) redeclared() NextAction {
 			Command: rollout.Command{Verb: rollout.VerbRollback, Actor: w.By,
 				Reason: "the workload was set back to its stable pod template"}}
 	}
-	if s.Object.Spec.Strategy.BlueGreen != nil {
+	// a release of a new rollout-id has only one version
+	if s.Object.Spec.Strategy.BlueGreen != nil && saved.Declared != saved.StableTemplate {
 		return NextAction{Kind: DoNothing, Reason: "a blue-green release cannot take a third version"}
 	}
 	return s.release(DoSupersede, w.Template, engine.Release)

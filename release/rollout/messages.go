@@ -230,6 +230,9 @@ type MoveRequest struct {
 // Batch is how a release numbers the pods of a step. RolloutID "" is the new revision: the value of its pods' label.
 type Batch struct {
 	RolloutID string `json:"rolloutId,omitempty"`
+	// Only is true if the step creates no pod, because every pod is of the released version already: as many pods get a
+	// number as the plan has.
+	Only bool `json:"only,omitempty"`
 	// Step is the number of the step, from 1. Plan has the replicas of the steps up to it: pods that another size adds
 	// in the middle of a release belong to the steps that would have created them. Without it, all are of Step.
 	Step int                  `json:"step,omitempty"`

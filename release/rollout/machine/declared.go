@@ -31,6 +31,26 @@ func (m *Machine) batch(step int) *rollout.Batch {
 	return &rollout.Batch{RolloutID: m.setup.Spec.RolloutID, Step: step}
 }
 
+// stepBatch is the numbering of the current step's pods by the plan of steps.
+func (m *Machine) stepBatch() *rollout.Batch {
+	b := m.batch(m.s.Status.CurrentStepIndex)
+	b.Only = m.onlyNumbers()
+	for _, s := range m.setup.Spec.Strategy.Steps[:b.Step] {
+		b.Plan = append(b.Plan, s.Replicas)
+	}
+	return b
+}
+
+// onlyNumbers reports whether the steps only number pods, because the release began with a new rollout-id and the same
+// pod template: no pod is replaced and no traffic moves, and the steps pause as those of any release.
+func (m *Machine) onlyNumbers() bool {
+	d := m.setup.Spec.Change.Declared
+	return d != nil && d.NewID && m.s.AlreadyComplete && m.s.OverHung == ""
+}
+
+// routesTraffic reports whether the steps move traffic.
+func (m *Machine) routesTraffic() bool { return m.setup.Spec.Strategy.HasTraffic() && !m.onlyNumbers() }
+
 // awaitConfirmation waits for the approval of the release as a whole. No pod has moved.
 func (m *Machine) awaitConfirmation() Action {
 	m.s.Status.CurrentStepState = rollout.StatePaused
@@ -52,7 +72,7 @@ func (m *Machine) handleRedeclared(a Action, f Failure) bool {
 // versions and has no room for a third.
 func (m *Machine) awaitRedeclared() Action {
 	why := fmt.Sprintf("%s: %s: no pod moves until the next command arrives", m.position(), m.s.Redeclared)
-	if m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen {
+	if m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && !m.onlyNumbers() {
 		why = fmt.Sprintf("%s: %s: a blue-green release has no room for a third version, so no pod moves. Set the "+
 			"template to the version "+
 			"that is being released to continue, or to the stable one to roll back", m.position(), m.s.Redeclared)
@@ -202,7 +222,7 @@ func (m *Machine) viewEnd(v *rollout.View) {
 			v.RolledBack = m.s.Status.StableTemplateDigest
 		}
 	case rollout.PhaseRolledBack:
-		if !m.s.Superseding && !m.s.RolledBackByTemplate {
+		if !m.s.Superseding && !m.s.RolledBackByTemplate && !m.onlyNumbers() {
 			v.RolledBack = v.Template
 		}
 		v.Template = m.s.Status.StableTemplateDigest

@@ -121,7 +121,8 @@ func (m *Machine) recordBegin(r rollout.BeginResult) {
 	if r.TemplateWritten {
 		m.s.MoveStarted, m.s.PodsUnsettled = true, true
 	}
-	if m.s.AlreadyComplete = r.AlreadyComplete; r.AlreadyComplete && m.s.Ending == rollout.EndNone {
+	m.s.AlreadyComplete = r.AlreadyComplete
+	if r.AlreadyComplete && !m.onlyNumbers() && m.s.Ending == rollout.EndNone {
 		m.s.Ending, s.Paused, m.s.PausedBy = rollout.EndSuccess, false, ""
 	}
 	m.noteEarlierRelease(r)
