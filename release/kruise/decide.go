@@ -153,6 +153,15 @@ func (s Snapshot) detach() NextAction {
 			Actor: editorOf(s.Object), Reason: reason, Generation: s.Object.Generation}}
 }
 
+// commandOf identifies a command among those of a release: the state that it reacts to and, since a state may carry
+// several jumps one after the other, its step.
+func commandOf(c rollout.Command) string {
+	if c.Verb == rollout.VerbJump {
+		return fmt.Sprintf("%d/%d", c.State, c.ToStep)
+	}
+	return fmt.Sprint(c.State)
+}
+
 // onceKey returns the idempotency key of a command that a release gets once for each reason. A stalled release gets it
 // again for each status that it shows.
 func (s Snapshot) onceKey(what string, why any) string {
@@ -272,7 +281,7 @@ func (s Snapshot) release(do ActionKind, declared string, of any) NextAction {
 func (s Snapshot) duringRelease() NextAction {
 	o := s.Object
 	if c := pending(o.Status); c != nil {
-		return NextAction{Kind: DoCommand, Command: *c, Key: s.key(string(c.Verb), c.State),
+		return NextAction{Kind: DoCommand, Command: *c, Key: s.key(string(c.Verb), commandOf(*c)),
 			NameSource: NamedInStatus, Reason: "the status was changed"}
 	}
 	w := s.Workload

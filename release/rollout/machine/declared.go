@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -183,7 +184,17 @@ func replanStep(had intstr.IntOrString, s strategy.Strategy, at int, size int32)
 
 // noteObjectVersion records the generation and state of the object that a command was read from.
 func (m *Machine) noteObjectVersion(c rollout.Command) {
-	m.s.ObjectGeneration, m.s.AnsweredState = max(m.s.ObjectGeneration, c.Generation), max(m.s.AnsweredState, c.State)
+	m.s.ObjectGeneration = max(m.s.ObjectGeneration, c.Generation)
+	if c.State == 0 || c.State < m.s.AnsweredState {
+		return
+	}
+	if c.State > m.s.AnsweredState {
+		m.s.AnsweredState, m.s.AnsweredCommands = c.State, nil
+	}
+	if answered := (rollout.AnsweredCommand{Verb: c.Verb, ToStep: c.ToStep}); !slices.Contains(m.s.AnsweredCommands,
+		answered) {
+		m.s.AnsweredCommands = append(slices.Clip(m.s.AnsweredCommands), answered)
+	}
 }
 
 // Object returns the Rollout object that requested the release; nil: none.
@@ -192,8 +203,8 @@ func (m *Machine) Object() *rollout.ObjectRef { return m.setup.Object }
 // View returns the release as its object shows it.
 func (m *Machine) View() rollout.View {
 	v := rollout.View{Status: m.s.Status, Ending: m.s.Ending, Gate: m.gate(), Generation: m.s.ObjectGeneration,
-		AnsweredState: m.s.AnsweredState,
-		CreatedAt:     m.setup.CreatedAt, PausedByObject: m.s.Status.Paused && m.s.PausedByObject}
+		AnsweredState: m.s.AnsweredState, AnsweredCommands: m.s.AnsweredCommands,
+		CreatedAt: m.setup.CreatedAt, PausedByObject: m.s.Status.Paused && m.s.PausedByObject}
 	v.Status.History = nil
 	if d := m.setup.Spec.Change.Declared; d != nil {
 		v.Template = d.Template
