@@ -83,6 +83,8 @@ type TrafficStatus struct {
 	CanaryWeight int32            `json:"canaryWeight"`
 	StableWeight int32            `json:"stableWeight"`
 	Matches      []strategy.Match `json:"matches,omitempty"`
+	// LeftOut names the routes that cannot express the step, each with the reason: they send the new version nothing.
+	LeftOut []string `json:"leftOut,omitempty"`
 }
 
 // StepStatus is one step of the plan and its progress.

@@ -237,6 +237,9 @@ func (m *Machine) afterRoute(a Action, r rollout.RouteResult, now time.Time) {
 		return
 	}
 	m.recordRoutes(a)
+	if a.Route.Action == rollout.RouteEnsure || a.Route.Action == rollout.RouteToNew {
+		m.s.Status.Traffic.LeftOut = r.LeftOut
+	}
 	switch {
 	case m.s.Stage == stageFinal || m.s.Stage == stageAdopt:
 		m.s.FinalMoveIndex++
