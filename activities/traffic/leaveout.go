@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,17 +16,18 @@ import (
 
 // omission is a route that a step leaves out, and the refusal of it.
 type omission struct {
-	place   place
-	refused error
+	// place is the route's object, users the user's: the canary of an Ingress is another one.
+	place, users place
+	refused      error
 	// unused is true if the route sends no requests to the new version in any step.
 	unused bool
 }
 
 func (o omission) String() string {
 	if o.unused {
-		return fmt.Sprintf("%s is left unchanged: %s", o.place, o.refused)
+		return fmt.Sprintf("%s is left unchanged: %s", o.users, o.refused)
 	}
-	return fmt.Sprintf("%s sends the new version nothing: %s", o.place, o.refused)
+	return fmt.Sprintf("%s sends the new version nothing: %s", o.users, o.refused)
 }
 
 // otherHost is the refusal of a DestinationRule of another host: it defines subsets that no request to the job's
@@ -58,7 +60,7 @@ func (a *Activities) omitted(ctx context.Context, all []job, how func(job) trial
 			is, always := inexpressible(err, j.asks)
 			switch {
 			case is:
-				out = append(out, omission{r.place, err, always})
+				out = append(out, omission{r.place, cmp.Or(r.users, r.place), err, always})
 				return false, nil
 			case err == nil:
 				sends = sends || !r.subsets

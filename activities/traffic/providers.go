@@ -35,6 +35,8 @@ func (j job) canary() place { return services.at(j.namespace, j.pair.Canary) }
 // change is verified by another round that finds nothing left to write.
 type route struct {
 	place
+	// users is the user's object if place is one that the release creates.
+	users place
 	// initialise checks without writing that the object exists and routes to the Service; it fails with
 	// failure.Refused.
 	initialise func() error
@@ -310,7 +312,7 @@ func (a *Activities) canaryIngress(ctx context.Context, j job) route {
 		}
 		return traffic.CanaryIngress(live, j.pair, annotations, j.version)
 	}
-	return route{place: canary,
+	return route{place: canary, users: stable,
 		initialise: func() error {
 			if err := a.checkIngress(ctx, j, stable); err != nil {
 				return err
