@@ -210,7 +210,7 @@ func (a *Activities) routes(ctx context.Context, j job) ([]route, error) {
 		at, script := k.at(j.namespace, ref.Name), traffic.CustomScript(ref)
 		derive := func(original traffic.Object) (traffic.Object, []string, error) {
 			raw, found, err := a.evaluate(ctx, j, script, traffic.CustomInput(original, j.pair, j.asks))
-			if err != nil && traffic.OfAnotherHost(ref, original, j.pair) {
+			if refused := (*scriptRefusal)(nil); errors.As(err, &refused) && traffic.OfAnotherHost(ref, original, j.pair) {
 				err = otherHost{err}
 			}
 			if err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
 )
 
