@@ -74,7 +74,8 @@ func (a *Activities) ReportLeftOut(ctx context.Context, s rollout.Subject, route
 	if a.events == nil {
 		return
 	}
-	about, err := a.reader(s.Workload).get(ctx)
+	reader := a.reader(s.Workload)
+	about, err := reader.get(ctx)
 	if err != nil {
 		a.options.Logger.Warn("an event about routes that were left out could not be recorded", "workload",
 			s.Workload.String(), "routes", routes, "error", err)
