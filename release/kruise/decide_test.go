@@ -329,10 +329,11 @@ func TestThirdVersion_SupersedesBlueGreen_WhenOnlyRolloutIDIsNew(t *testing.T) {
 		open(rollout.StatePaused)(r)
 		r.Annotations[AnnotationHash] = StrategyHash(r.Spec.Strategy)
 	})
-	for stable, want := range map[string]ActionKind{"old": DoNothing, "new": DoSupersede} {
+	for stable, replaced := range map[string]bool{"old": false, "new": true} {
 		w := deployment(claimed("third"))
 		w.Saved.StableTemplate = stable
-		require.Equal(t, want, Decide(Snapshot{Object: r, Workload: w, Now: noon}).Kind, stable)
+		next := Decide(Snapshot{Object: r, Workload: w, Now: noon})
+		require.Equal(t, replaced, next.Kind == DoSupersede, "the stable template is %s: %s", stable, next.Kind)
 	}
 }
 
