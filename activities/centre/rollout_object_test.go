@@ -127,9 +127,9 @@ func TestPublishRollout_DoesNotOverwriteCommand(t *testing.T) {
 	require.Equal(t, "third", p.shows("message"))
 }
 
-// An approval that comes after a refused jump, and before the status that the jump has changed is restored, is not lost:
-// the restored status carries it, with the gate that the client saw and the client's name, and the release answers it
-// next.
+// An approval that comes after a refused jump, and before the status that the jump has changed is restored, is not
+// lost: the restored status carries it, with the gate that the client saw and the client's name, and the release
+// answers it next.
 func TestPublishRollout_KeepsCommand_ThatFollowedAnAnsweredOne(t *testing.T) {
 	t.Parallel()
 	p := newPublished(t)

@@ -210,7 +210,8 @@ func (a *Activities) routes(ctx context.Context, j job) ([]route, error) {
 		at, script := k.at(j.namespace, ref.Name), traffic.CustomScript(ref)
 		derive := func(original traffic.Object) (traffic.Object, []string, error) {
 			raw, found, err := a.evaluate(ctx, j, script, traffic.CustomInput(original, j.pair, j.asks))
-			if refused := (*scriptRefusal)(nil); errors.As(err, &refused) && traffic.OfAnotherHost(ref, original, j.pair) {
+			var refused *scriptRefusal
+			if errors.As(err, &refused) && traffic.OfAnotherHost(ref, original, j.pair) {
 				err = otherHost{err}
 			}
 			if err != nil {

@@ -25,7 +25,8 @@ func TestReleaseStatus_KeepsUnansweredCommands(t *testing.T) {
 		verb     rollout.Verb
 		to       int
 	}{
-		{"an approval after a refused jump", 9, "StepReady", []rollout.AnsweredCommand{jump(9)}, rollout.VerbApprove, 0},
+		{"an approval after a refused jump", 9, "StepReady", []rollout.AnsweredCommand{jump(9)}, rollout.VerbApprove,
+			0},
 		{"a jump after a refused approval", 3, "StepReady", []rollout.AnsweredCommand{approve}, rollout.VerbJump, 3},
 		{"a jump after a refused jump", 3, "StepPaused", []rollout.AnsweredCommand{jump(9)}, rollout.VerbJump, 3},
 		{"both are answered", 9, "StepReady", []rollout.AnsweredCommand{jump(9), approve}, "", 0},
