@@ -236,10 +236,7 @@ func (m *Machine) afterRoute(a Action, r rollout.RouteResult, now time.Time) {
 		m.s.Leaving = leavingReport
 		return
 	}
-	m.recordRoutes(a)
-	if a.Route.Action == rollout.RouteEnsure || a.Route.Action == rollout.RouteToNew {
-		m.s.Status.Traffic.LeftOut = r.LeftOut
-	}
+	m.recordRoutes(a, r)
 	switch {
 	case m.s.Stage == stageFinal || m.s.Stage == stageAdopt:
 		m.s.FinalMoveIndex++
@@ -259,10 +256,11 @@ func (m *Machine) startGrace(r rollout.RouteResult, now time.Time) {
 	}
 }
 
-func (m *Machine) recordRoutes(a Action) {
+func (m *Machine) recordRoutes(a Action, r rollout.RouteResult) {
 	split := func(done triState, canary int32, matches []strategy.Match) {
 		m.s.Routed = done
-		m.s.Status.Traffic = &rollout.TrafficStatus{CanaryWeight: canary, StableWeight: 100 - canary, Matches: matches}
+		m.s.Status.Traffic = &rollout.TrafficStatus{CanaryWeight: canary, StableWeight: 100 - canary, Matches: matches,
+			LeftOut: r.LeftOut}
 	}
 	switch a.Route.Action {
 	case rollout.RoutePin:
