@@ -244,7 +244,8 @@ func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Ac
 	}
 	request := &rollout.RouteRequest{Subject: m.subject(), Action: action, Routings: routings, Traffic: traffic,
 		StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: noCanary, Declared: m.declared(),
-		LeaveOut: m.declared(), Overwrite: m.overwrites() || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndDeleted}
+		LeaveOut:  m.declared(),
+		Overwrite: m.overwrites() || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndDeleted}
 	if s.PatchPodTemplateMetadata != nil {
 		request.CanaryLabels = s.PatchPodTemplateMetadata.Labels
 	}
