@@ -47,7 +47,6 @@ func newSeveralRoutes(t *testing.T) *bench {
 // A route that cannot express a step's matches sends the new version nothing in that step, and is named; it takes part
 // in the next step again. Objects that no request reaches stay unchanged.
 func TestRoute_LeavesOut_WhatCannotExpressStep(t *testing.T) {
-	t.Parallel()
 	b := newSeveralRoutes(t)
 	before := own(b.object("DestinationRule", "other"))
 	b.must(b.request(rollout.RoutePin, severalRoutes()...))
@@ -77,7 +76,6 @@ func TestRoute_LeavesOut_WhatCannotExpressStep(t *testing.T) {
 
 // What no route can express is refused, and so is everything that one of them cannot express over HTTP and in plans.
 func TestRoute_IsRefused_WhenNoneCanExpressStep(t *testing.T) {
-	t.Parallel()
 	b := newSeveralRoutes(t)
 	header := weight(20)
 	header.RequestHeaderModifier = &strategy.HeaderModifier{Set: []strategy.Header{{Name: "a", Value: "b"}}}
@@ -108,7 +106,6 @@ func TestRoute_IsRefused_WhenNoneCanExpressStep(t *testing.T) {
 
 // A preflight of a Rollout object's release refuses what the steps would refuse, and names what they leave out.
 func TestPreflight_NamesWhatStepsLeaveOut(t *testing.T) {
-	t.Parallel()
 	b := newSeveralRoutes(t)
 	b.apply(deploymentYAML)
 	request := func(declared *strategy.Declared, routes []strategy.Routing) rollout.PreflightRequest {
