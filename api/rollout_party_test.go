@@ -62,6 +62,8 @@ func (l legParty) Move(ctx context.Context, in rollout.MoveRequest) (rollout.Mov
 	return l.p.move(ctx, in)
 }
 
+func (l legParty) ReportLeftOut(context.Context, rollout.Subject, []string) {}
+
 func (l legParty) Route(ctx context.Context, in rollout.RouteRequest) (rollout.RouteResult, error) {
 	return l.p.route(ctx, in)
 }

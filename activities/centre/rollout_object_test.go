@@ -127,6 +127,36 @@ func TestPublishRollout_DoesNotOverwriteCommand(t *testing.T) {
 	require.Equal(t, "third", p.shows("message"))
 }
 
+// An approval that comes after a refused jump, and before the status that the jump has changed is restored, is not
+// lost: the restored status carries it, with the gate that the client saw and the client's name, and the release
+// answers it next.
+func TestPublishRollout_KeepsCommand_ThatFollowedAnAnsweredOne(t *testing.T) {
+	t.Parallel()
+	p := newPublished(t)
+	p.view.Gate = "gate"
+	p.publish("first")
+	p.patch(`{"status":{"canaryStatus":{"nextStepIndex":9}}}`, "status")
+	p.patch(`{"status":{"canaryStatus":{"currentStepState":"StepReady"},"slipway":{"by":"ann"}}}`, "status")
+	p.view.AnsweredState, p.view.AnsweredCommands = 1, []rollout.AnsweredCommand{{Verb: rollout.VerbJump, ToStep: 9}}
+	p.view.Gate = "next"
+	result, _ := p.publish("second")
+	require.False(t, result.Pending)
+	require.Equal(t, "second", p.shows("message"))
+	require.Equal(t, "StepReady", p.shows("currentStepState"))
+	found, err := p.objects.Get(testContext(t), "web", metav1.GetOptions{})
+	require.NoError(t, err)
+	next, _, _ := unstructured.NestedInt64(found.Object, "status", "canaryStatus", "nextStepIndex")
+	require.NotEqual(t, int64(9), next, "the refused jump is restored")
+	engine, _, _ := unstructured.NestedMap(found.Object, "status", "slipway")
+	require.Equal(t, []any{"gate", "ann", int64(2)}, []any{engine["gate"], engine["by"], engine["seq"]})
+	result, _ = p.publish("third")
+	require.True(t, result.Pending, "it is written again after the approval is answered")
+	p.view.AnsweredState, p.view.AnsweredCommands = 2, []rollout.AnsweredCommand{{Verb: rollout.VerbApprove}}
+	result, _ = p.publish("third")
+	require.False(t, result.Pending)
+	require.NotEqual(t, "StepReady", p.shows("currentStepState"))
+}
+
 func TestPublishRollout_IgnoresNewObjectOfSameName(t *testing.T) {
 	t.Parallel()
 	p := newPublished(t)

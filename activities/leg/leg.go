@@ -28,6 +28,8 @@ type Pods interface {
 		first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error)
 	Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error)
 	Finish(ctx context.Context, req rollout.FinishRequest) (rollout.MoveResult, error)
+	// ReportLeftOut reports which routes a step has left out.
+	ReportLeftOut(ctx context.Context, s rollout.Subject, routes []string)
 }
 
 // Routes is the activity that moves the traffic.
@@ -120,7 +122,9 @@ func (a *Activities) carryOut(ctx context.Context, leg *machine.Leg, action mach
 	case machine.ActFinish:
 		r.Pods, err = a.pods.Finish(ctx, *action.Finish)
 	default:
-		r.Route, err = a.routes.Route(ctx, *action.Route)
+		if r.Route, err = a.routes.Route(ctx, *action.Route); len(r.Route.LeftOut) > 0 {
+			a.pods.ReportLeftOut(ctx, action.Route.Subject, r.Route.LeftOut)
+		}
 	}
 	return r, err
 }

@@ -74,6 +74,8 @@ func (p *party) Move(_ context.Context, in rollout.MoveRequest) (rollout.MoveRes
 	return p.numbers(), p.called("move " + in.Replicas.String())
 }
 
+func (p *party) ReportLeftOut(context.Context, rollout.Subject, []string) {}
+
 func (p *party) Finish(_ context.Context, in rollout.FinishRequest) (rollout.MoveResult, error) {
 	return p.numbers(), p.called(string(in.Action))
 }

@@ -38,6 +38,8 @@ type check struct {
 	req    rollout.PreflightRequest
 	root   string
 	result rollout.PreflightResult
+	// leaveOut is rollout.RouteRequest.LeaveOut.
+	leaveOut bool
 }
 
 func (c *check) refuse(field, format string, args ...any) {
@@ -68,6 +70,7 @@ func (c *check) run(ctx context.Context) error {
 			return err
 		}
 	}
+	c.leaveOut = c.req.Change.Declared != nil
 	var steps []stepTraffic
 	for i, step := range c.req.Strategy.Steps {
 		if step.Routes() {
@@ -105,7 +108,8 @@ func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCan
 	request := rollout.RouteRequest{Subject: c.req.Subject, Routings: routings, NoCanary: noCanary,
 		CanaryHash: "preflight"}
 	request.Claim, request.TakeOver = "preflight", ""
-	for i, j := range jobs(request) {
+	before, all := len(c.result.Refusals), jobs(request)
+	for i, j := range all {
 		field := fmt.Sprintf("%s.trafficRoutings[%d]", c.root, i)
 		if noCanary && c.req.Shared != nil {
 			field = c.root + ".trafficRoutingRef"
@@ -114,7 +118,40 @@ func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCan
 			return err
 		}
 	}
+	if !c.leaveOut || len(c.result.Refusals) > before {
+		return nil
+	}
+	for _, s := range steps {
+		if err := c.stepOfAll(ctx, all, s); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// stepOfAll checks a step that may leave some of the routes out.
+func (c *check) stepOfAll(ctx context.Context, all []job, s stepTraffic) error {
+	for i := range all {
+		all[i].asks = s.traffic
+	}
+	omitted, err := c.a.omitted(ctx, all, func(job) trial { return inPreflight })
+	for _, o := range omitted {
+		notice := fmt.Sprintf("%s: %s", s.field, o)
+		if !slices.Contains(c.result.Notices, notice) {
+			c.result.Notices = append(c.result.Notices, notice)
+		}
+	}
+	return c.noteStep(s, err)
+}
+
+// noteStep adds the refusal of a step to the result, at the field that cannot be expressed.
+func (c *check) noteStep(s stepTraffic, err error) error {
+	at := s.fieldOf(s.traffic)
+	var refused *scriptRefusal
+	if errors.As(err, &refused) && refused.field != "" && at != c.root+".trafficRoutingRef" {
+		at = s.field + "." + refused.field
+	}
+	return c.noteRefusal(at, err)
 }
 
 // job checks the kinds, the permissions and the routing of a job. The error may be a refusal of the field.
@@ -152,18 +189,13 @@ func (c *check) routing(ctx context.Context, j job, field string, steps []stepTr
 	if err := c.noteRefusal(field, err); err != nil {
 		return err
 	}
-	if len(c.result.Refusals) > before {
-		return nil // the steps would report the same again
+	if len(c.result.Refusals) > before || c.leaveOut {
+		return nil // the steps would report the same again, or are checked for all routings together
 	}
 	for _, s := range steps {
 		j.asks = s.traffic
 		_, err := c.a.eachRoute(ctx, j, func(r route) (bool, error) { return false, r.try(inPreflight) })
-		at := s.fieldOf(s.traffic)
-		var refused *scriptRefusal
-		if errors.As(err, &refused) && refused.field != "" && at != c.root+".trafficRoutingRef" {
-			at = s.field + "." + refused.field
-		}
-		if err := c.noteRefusal(at, err); err != nil {
+		if err := c.noteStep(s, err); err != nil {
 			return err
 		}
 	}

@@ -35,6 +35,8 @@ func (j job) canary() place { return services.at(j.namespace, j.pair.Canary) }
 // change is verified by another round that finds nothing left to write.
 type route struct {
 	place
+	// users is the user's object if place is one that the release creates.
+	users place
 	// initialise checks without writing that the object exists and routes to the Service; it fails with
 	// failure.Refused.
 	initialise func() error
@@ -44,6 +46,8 @@ type route struct {
 	ensure func() (bool, error)
 	// finalise restores or removes the object.
 	finalise func() (bool, error)
+	// subsets is true for a DestinationRule: it sends no requests, but defines what other routes send them to.
+	subsets bool
 }
 
 // trial is how a route is tried: absent makes the error if the object does not exist, hand returns who changes an
@@ -206,18 +210,24 @@ func (a *Activities) routes(ctx context.Context, j job) ([]route, error) {
 		at, script := k.at(j.namespace, ref.Name), traffic.CustomScript(ref)
 		derive := func(original traffic.Object) (traffic.Object, []string, error) {
 			raw, found, err := a.evaluate(ctx, j, script, traffic.CustomInput(original, j.pair, j.asks))
+			var refused *scriptRefusal
+			if errors.As(err, &refused) && traffic.OfAnotherHost(ref, original, j.pair) {
+				err = otherHost{err}
+			}
 			if err != nil {
 				return nil, nil, err
 			}
 			return traffic.Custom(found, raw)(original)
 		}
-		out = append(out, a.borrowedRoute(ctx, at, j.hand, derive, func() error {
+		r := a.borrowedRoute(ctx, at, j.hand, derive, func() error {
 			if _, err := a.existing(ctx, at, notFoundError); err != nil {
 				return err
 			}
 			_, err := a.script(ctx, j.namespace, script)
 			return err
-		}))
+		})
+		r.subsets = traffic.DefinesSubsets(ref)
+		out = append(out, r)
 	}
 	return out, nil
 }
@@ -303,7 +313,7 @@ func (a *Activities) canaryIngress(ctx context.Context, j job) route {
 		}
 		return traffic.CanaryIngress(live, j.pair, annotations, j.version)
 	}
-	return route{place: canary,
+	return route{place: canary, users: stable,
 		initialise: func() error {
 			if err := a.checkIngress(ctx, j, stable); err != nil {
 				return err

@@ -92,9 +92,18 @@ func (p place) identity() traffic.Kind {
 	return traffic.CustomKind(p.Resource.Group, p.Resource.Resource)
 }
 
-// tryScripts refuses, before the first write, what the scripts of a request return and may not change.
+// tryScripts refuses, before the first write, what the scripts of a request return and may not change. A request that
+// may leave routes out tries all of them.
 func (t *routeJob) tryScripts(ctx context.Context) error {
 	if t.tried {
+		return nil
+	}
+	if t.req.LeaveOut {
+		omitted, err := t.a.omitted(ctx, jobs(t.req), job.atStep)
+		if err := t.noteWrite(false, err); err != nil {
+			return err
+		}
+		t.omitted, t.tried = omitted, true
 		return nil
 	}
 	for _, j := range jobs(t.req) {

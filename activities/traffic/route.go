@@ -34,8 +34,9 @@ type routeJob struct {
 	req rollout.RouteRequest
 	// pauses counts the pauses between two reads.
 	pauses int
-	// tried is true once the scripts have been tried.
-	tried bool
+	// tried is true once the scripts have been tried; omitted are the routes that the change leaves out.
+	tried   bool
+	omitted []omission
 	// noPods is the time since which a Service has no pod at all; zero while it has some.
 	noPods time.Time
 	// message describes the traffic after the change.
@@ -95,7 +96,8 @@ func (t *routeJob) modified() {
 }
 
 func (t *routeJob) result() rollout.RouteResult {
-	out := rollout.RouteResult{Modified: t.Progress().Modified, Message: t.message, MissingPods: t.unfinished}
+	out := rollout.RouteResult{Modified: t.Progress().Modified, Message: t.message, MissingPods: t.unfinished,
+		LeftOut: t.leftOut()}
 	if out.Modified {
 		for _, r := range t.req.Routings {
 			out.GraceSeconds = max(out.GraceSeconds, r.GraceSeconds)
@@ -341,7 +343,7 @@ func ensureRoutes(ctx context.Context, t *routeJob) (string, error) {
 		return "", err
 	}
 	return each(jobs(t.req), func(j job) (string, error) {
-		wrote, err := t.a.eachRoute(ctx, j, func(r route) (bool, error) { return r.ensure() })
+		wrote, err := t.a.eachRoute(ctx, j, t.make)
 		if err := t.noteWrite(wrote, err); err != nil {
 			return "", err
 		}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,7 @@ const (
 	eventBegan   = "ReleaseBegan"
 	eventRests   = "ReleaseRests"
 	eventBlocked = "ReleaseBlocked"
+	eventLeftOut = "RouteLeftOut"
 	eventEnded   = "ReleaseEnded"
 )
 
@@ -65,6 +67,23 @@ func (e *events) record(about *unstructured.Unstructured, claim, reason, message
 		kind, reason, message = corev1.EventTypeWarning, app.Type(), ": "+app.Message()
 	}
 	e.recorder.Event(about, kind, reason, workload.ParseHolder(claim).WorkflowID+message)
+}
+
+// ReportLeftOut records on a workload, as an event, which routes a step has left out because they cannot express it.
+func (a *Activities) ReportLeftOut(ctx context.Context, s rollout.Subject, routes []string) {
+	if a.events == nil {
+		return
+	}
+	reader := a.reader(s.Workload)
+	about, err := reader.get(ctx)
+	if err != nil {
+		a.options.Logger.Warn("an event about routes that were left out could not be recorded", "workload",
+			s.Workload.String(), "routes", routes, "error", err)
+		return
+	}
+	holder := workload.ParseHolder(s.Claim)
+	a.events.recorder.Event(about, corev1.EventTypeWarning, eventLeftOut, holder.WorkflowID+": "+
+		strings.Join(routes, "; "))
 }
 
 // endOf is the message that a step of finalising has ended a release; "" if it has not.

@@ -153,6 +153,15 @@ func (s Snapshot) detach() NextAction {
 			Actor: editorOf(s.Object), Reason: reason, Generation: s.Object.Generation}}
 }
 
+// commandOf identifies a command among those of a release: the state that it reacts to and, since a state may carry
+// several jumps one after the other, its step.
+func commandOf(c rollout.Command) string {
+	if c.Verb == rollout.VerbJump {
+		return fmt.Sprintf("%d/%d", c.State, c.ToStep)
+	}
+	return fmt.Sprint(c.State)
+}
+
 // onceKey returns the idempotency key of a command that a release gets once for each reason. A stalled release gets it
 // again for each status that it shows.
 func (s Snapshot) onceKey(what string, why any) string {
@@ -256,8 +265,9 @@ func (s Snapshot) release(do ActionKind, declared string, of any) NextAction {
 	next := NextAction{Kind: do, Workload: s.Workload, Key: s.key(string(do), of) + "/" + declared,
 		Reason: "the workload's pod template has changed",
 		By:     s.Workload.By, NameSource: NamedOnWorkload,
-		Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
-	if s.Workload.Held == nil && rolloutIDChanged(s.Object, s.Workload) { // no policy records who changes a label
+		Declared: strategy.Declared{Template: declared, Images: s.Workload.Images,
+			NewID: rolloutIDChanged(s.Object, s.Workload)}}
+	if s.Workload.Held == nil && next.Declared.NewID { // no policy records who changes a label
 		next.Reason, next.By = "the workload's rollout-id has changed", ""
 	}
 	if s.Object.Status.Slipway != nil && s.engine().RolledBack == declared {
@@ -271,7 +281,7 @@ func (s Snapshot) release(do ActionKind, declared string, of any) NextAction {
 func (s Snapshot) duringRelease() NextAction {
 	o := s.Object
 	if c := pending(o.Status); c != nil {
-		return NextAction{Kind: DoCommand, Command: *c, Key: s.key(string(c.Verb), c.State),
+		return NextAction{Kind: DoCommand, Command: *c, Key: s.key(string(c.Verb), commandOf(*c)),
 			NameSource: NamedInStatus, Reason: "the status was changed"}
 	}
 	w := s.Workload
@@ -357,7 +367,8 @@ func (s Snapshot) redeclared() NextAction {
 			Command: rollout.Command{Verb: rollout.VerbRollback, Actor: w.By,
 				Reason: "the workload was set back to its stable pod template"}}
 	}
-	if s.Object.Spec.Strategy.BlueGreen != nil {
+	// a release of a new rollout-id has only one version
+	if s.Object.Spec.Strategy.BlueGreen != nil && saved.Declared != saved.StableTemplate {
 		return NextAction{Kind: DoNothing, Reason: "a blue-green release cannot take a third version"}
 	}
 	return s.release(DoSupersede, w.Template, engine.Release)

@@ -311,6 +311,30 @@ func TestFirstRolloutID_StartsNoRelease(t *testing.T) {
 	require.Equal(t, DoStart, begun.Kind)
 	require.Empty(t, begun.By, "alice changed the template earlier: no policy records who changes a label")
 	require.Equal(t, "the workload's rollout-id has changed", begun.Reason)
+	require.True(t, begun.Declared.NewID)
+	changed := Decide(Snapshot{Object: object(announced), Workload: deployment(func(w *Workload) {
+		numbered("7")(w)
+		held(w)
+	}), Now: noon.Add(AnnouncementDelay)})
+	require.Equal(t, DoStart, changed.Kind)
+	require.False(t, changed.Declared.NewID, "with another template, pods are replaced")
+}
+
+// A release of a new rollout-id has one version, in every style: a blue-green can be replaced by another one.
+func TestThirdVersion_SupersedesBlueGreen_WhenOnlyRolloutIDIsNew(t *testing.T) {
+	t.Parallel()
+	r := object(func(r *v1beta1.Rollout) {
+		r.Spec.Strategy.BlueGreen, r.Spec.Strategy.Canary = &v1beta1.BlueGreenStrategy{
+			Steps: make([]v1beta1.CanaryStep, 2)}, nil
+		open(rollout.StatePaused)(r)
+		r.Annotations[AnnotationHash] = StrategyHash(r.Spec.Strategy)
+	})
+	for stable, replaced := range map[string]bool{"old": false, "new": true} {
+		w := deployment(claimed("third"))
+		w.Saved.StableTemplate = stable
+		next := Decide(Snapshot{Object: r, Workload: w, Now: noon})
+		require.Equal(t, replaced, next.Kind == DoSupersede, "the stable template is %s: %s", stable, next.Kind)
+	}
 }
 
 // A definition of the upstream project, or of an older build, drops unknown status fields. The released version must

@@ -2,6 +2,7 @@ package kruise
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,29 +61,60 @@ func RefOf(r *v1beta1.Rollout) rollout.ObjectRef {
 	return rollout.ObjectRef{Namespace: r.Namespace, Name: r.Name, UID: string(r.UID)}
 }
 
-// pending returns the command that a client left in the status; nil if the status is as the engine wrote it. A changed
-// nextStepIndex is a jump. Any changed currentStepState asks for an approval; the release decides whether it can be
-// approved. The actor is the user as authenticated by the API server, if that records it; otherwise what the client wrote.
+// pending returns the command that a client left in the status; nil if the status is as the engine wrote it. The actor
+// is the user as authenticated by the API server, if that records it; otherwise what the client wrote.
 func pending(s v1beta1.RolloutStatus) *rollout.Command {
+	if all := allPending(s); len(all) > 0 {
+		return &all[0]
+	}
+	return nil
+}
+
+// allPending returns the commands that clients left in the status. A changed nextStepIndex is a jump. Any changed
+// currentStepState asks for an approval; the release decides whether it can be approved.
+func allPending(s v1beta1.RolloutStatus) (all []rollout.Command) {
 	engine := s.Slipway
 	if engine == nil || engine.Seq == 0 {
 		return nil
 	}
 	common := commonOf(s)
-	c := &rollout.Command{Actor: engine.By, State: engine.Seq, Gate: engine.Gate}
-	switch {
-	case common.NextStepIndex != engine.NextStepIndex:
-		c.Verb, c.ToStep = rollout.VerbJump, int(common.NextStepIndex)
-	case common.CurrentStepState != engine.StepState:
-		c.Verb = rollout.VerbApprove
-	default:
-		return nil
+	c := rollout.Command{Actor: engine.By, State: engine.Seq, Gate: engine.Gate}
+	if common.NextStepIndex != engine.NextStepIndex {
+		jump := c
+		jump.Verb, jump.ToStep = rollout.VerbJump, int(common.NextStepIndex)
+		all = append(all, jump)
 	}
-	return c
+	if common.CurrentStepState != engine.StepState {
+		c.Verb = rollout.VerbApprove
+		all = append(all, c)
+	}
+	return all
 }
 
-// MayWrite reports whether the status of a release may replace the stored one: the stored status has no command that
-// the release has not answered, or the release has ended, so that it can no longer take a command.
+// keepUnanswered keeps in a release's status the commands that a client wrote into the stored one after another command
+// of the same state, which the release has answered: they are that client's, with the gate that it saw, and the release
+// answers them next. Without that, restoring the answered command would take them away without a record.
+func keepUnanswered(status *v1beta1.RolloutStatus, stored v1beta1.RolloutStatus, v rollout.View) {
+	if len(v.AnsweredCommands) == 0 || v.Status.FinishedAt != nil {
+		return
+	}
+	p := partOf(status)
+	for _, c := range allPending(stored) {
+		if c.State != v.AnsweredState || slices.Contains(v.AnsweredCommands,
+			rollout.AnsweredCommand{Verb: c.Verb, ToStep: c.ToStep}) {
+			continue
+		}
+		if c.Verb == rollout.VerbJump {
+			p.NextStepIndex = int32(c.ToStep)
+		} else {
+			p.CurrentStepState = commonOf(stored).CurrentStepState
+		}
+		status.Slipway.Gate, status.Slipway.By = c.Gate, c.Actor
+	}
+}
+
+// MayWrite reports whether the status of a release may replace the stored one: the stored status is of a state whose
+// command the release has answered, or has no command, or the release has ended, so that it can no longer take one.
 func MayWrite(v rollout.View, stored v1beta1.RolloutStatus) bool {
 	command := pending(stored)
 	return command == nil || command.State <= v.AnsweredState || v.Status.FinishedAt != nil

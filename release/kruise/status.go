@@ -89,6 +89,7 @@ func ReleaseStatus(v rollout.View, object *v1beta1.Rollout, now time.Time) v1bet
 	}
 	fill(&status, object, common, numbers, v1beta1.EngineStatus{Seq: engine.Seq, Gate: gate, Release: s.Record,
 		Template: v.Template, RolloutID: id, RolledBack: v.RolledBack, Open: !end, PausedByObject: v.PausedByObject})
+	keepUnanswered(&status, was, v)
 	return status
 }
 

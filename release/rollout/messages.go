@@ -230,6 +230,9 @@ type MoveRequest struct {
 // Batch is how a release numbers the pods of a step. RolloutID "" is the new revision: the value of its pods' label.
 type Batch struct {
 	RolloutID string `json:"rolloutId,omitempty"`
+	// Only is true if the step creates no pod, because every pod is of the released version already: as many pods get a
+	// number as the plan has.
+	Only bool `json:"only,omitempty"`
 	// Step is the number of the step, from 1. Plan has the replicas of the steps up to it: pods that another size adds
 	// in the middle of a release belong to the steps that would have created them. Without it, all are of Step.
 	Step int                  `json:"step,omitempty"`
@@ -300,6 +303,9 @@ type RouteRequest struct {
 	// Declared is true if the workload itself declares what is released: annotations that Kruise's tools look for are
 	// written on custom objects.
 	Declared bool `json:"declared,omitempty"`
+	// LeaveOut leaves out the routes that cannot express the traffic's matches, if another one can, and a DestinationRule
+	// of another host. Without it that is refused.
+	LeaveOut bool `json:"leaveOut,omitempty"`
 	// Restores reverts a change by another client, and does not wait long for pods: the same client may have removed
 	// those that it needs.
 	Restores bool `json:"restores,omitempty"`
@@ -313,6 +319,8 @@ type RouteResult struct {
 	Message      string `json:"message"`
 	// MissingPods is what a Restores would have had to wait for; "" when the change is made and in effect.
 	MissingPods string `json:"lacks,omitempty"`
+	// LeftOut names the routes that were left out, each with the reason.
+	LeftOut []string `json:"leftOut,omitempty"`
 }
 
 // FinishAction is one move of finalising on the workload.

@@ -83,6 +83,8 @@ type TrafficStatus struct {
 	CanaryWeight int32            `json:"canaryWeight"`
 	StableWeight int32            `json:"stableWeight"`
 	Matches      []strategy.Match `json:"matches,omitempty"`
+	// LeftOut names the routes that cannot express the step, each with the reason: they send the new version nothing.
+	LeftOut []string `json:"leftOut,omitempty"`
 }
 
 // StepStatus is one step of the plan and its progress.
@@ -283,10 +285,19 @@ type View struct {
 	// states that a command responded to.
 	Generation    int64 `json:"generation,omitempty"`
 	AnsweredState int64 `json:"answered,omitempty"`
+	// AnsweredCommands are the commands of AnsweredState that the release has answered: a client may have written others
+	// into the same state since.
+	AnsweredCommands []AnsweredCommand `json:"answeredCommands,omitempty"`
 	// PausedByObject is true if the object paused the release: only the object or a user ends that pause.
 	PausedByObject bool `json:"pausedByObject,omitempty"`
 	// CreatedAt is when the release was requested.
 	CreatedAt time.Time `json:"began"`
+}
+
+// AnsweredCommand identifies a command among those that one state of an object can carry.
+type AnsweredCommand struct {
+	Verb   Verb `json:"verb"`
+	ToStep int  `json:"toStep,omitempty"`
 }
 
 // PublishResult is the outcome of a write to the object.

@@ -11,9 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
-	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/observer"
@@ -217,51 +215,6 @@ func TestLongKubectlBlueGreen_Waits_WhenThirdVersionDeclared(t *testing.T) {
 			d.requirePromoted()
 		})
 	}
-}
-
-// A change of the rollout-id alone is also a release: its pods get the new ID, and none of them is replaced.
-func TestLongKubectlRolloutIDChange_LabelsPods_WithoutReplacing(t *testing.T) {
-	harness.Long(t)
-	t.Parallel()
-	e, g := harness.StartGuarded(t)
-	for _, c := range []cell{deploymentCell(strategy.StylePartition, harness.Nginx),
-		deploymentCell(strategy.StyleBlueGreen, harness.NoProvider),
-		{harness.StatefulSet, strategy.StylePartition, harness.NoProvider}} {
-		t.Run(c.String(), func(t *testing.T) {
-			t.Parallel()
-			d := declare(t, e, g, c, nil)
-			before := d.PodUIDs(d.rollout.Name)
-			for i, id := range []string{"one", "two"} {
-				d.setRolloutID(id)
-				r := d.waitObject("of rollout-id "+id, func(r *v1beta1.Rollout) bool {
-					return commonStatus(r).ObservedRolloutID == id && r.Status.Phase == v1beta1.PhaseHealthy &&
-						conditionOf(r, v1beta1.ConditionSucceeded).Status == "True"
-				})
-				require.Equal(t, commonStatus(r).StableRevision, revisionOf(r), "the revision is the stable one")
-				require.Equal(t, before, d.PodUIDs(d.rollout.Name), "no pod is replaced")
-				pods, err := d.Kube.CoreV1().Pods(d.Apps).List(context.Background(),
-					metav1.ListOptions{LabelSelector: rollout.LabelRolloutID + "=" + id})
-				require.NoError(t, err)
-				require.Len(t, pods.Items, len(before), "every pod has the ID")
-				require.Empty(t, d.claim())
-				history := d.Rollout(d.rollout.Name).History
-				require.Equal(t, rollout.Verb("start"), history[0].Verb, "release %d is on record", i+1)
-			}
-			d.watch.RequirePromises(t)
-			d.setImage("alice", d.rollout.NewestImage())
-			d.waitStep(1)
-		})
-	}
-}
-
-// setRolloutID labels the workload with a rollout-id, as a pipeline that numbers its releases does.
-func (d *declared) setRolloutID(id string) {
-	d.t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, kruise.KeyRolloutID, id)
-	_, err := d.Dynamic(d.t).Resource(d.rollout.Kind.GVR).Namespace(d.Apps).Patch(context.Background(), d.rollout.Name,
-		types.MergePatchType, []byte(patch),
-		metav1.PatchOptions{})
-	require.NoError(d.t, err)
 }
 
 func revisionOf(r *v1beta1.Rollout) string {

@@ -15,8 +15,11 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -55,7 +58,8 @@ func TestLongAlertsFireAndClear(t *testing.T) {
 				(*rehearsal).rehearsePartyOutage}},
 		{name: "Outages", play: []func(*rehearsal){(*rehearsal).rehearseProcessDeath,
 			(*rehearsal).rehearseTemporalRefusal, (*rehearsal).rehearseTemporalDeath}},
-		{name: "Delays", play: []func(*rehearsal){(*rehearsal).rehearseStuckPods, (*rehearsal).rehearseSlowQueue}},
+		{name: "Delays", play: []func(*rehearsal){(*rehearsal).rehearseStuckPods,
+			(*rehearsal).rehearseUnheldChange, (*rehearsal).rehearseSlowQueue}},
 	}
 	t.Run("Rehearsals", func(t *testing.T) {
 		for i := range parts {
@@ -253,6 +257,32 @@ func (r *rehearsal) rehearseStuckPods() {
 	r.waitFiring("SlipwayPodsStuck kind=rollout")
 	r.MustVerb("stuck", "rollback", "")
 	r.WaitPhase("stuck", rollout.PhaseRolledBack)
+	r.waitQuiet()
+}
+
+// rehearseUnheldChange: a change of a pod template moves pods without the steps of a Rollout, for no gate covers the
+// namespace.
+func (r *rehearsal) rehearseUnheldChange() {
+	const name = "unheld"
+	r.Deployment(name, 2, nil)
+	r.WaitReadyPods(name, 2)
+	rollouts := r.Dynamic(r.t).Resource(v1beta1.Resource).Namespace(r.Apps)
+	_, err := rollouts.Create(r.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1beta1.GroupVersion.String(), "kind": v1beta1.Kind, "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+			"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{
+				"replicas": "100%"}}}}}}}, metav1.CreateOptions{})
+	require.NoError(r.t, err)
+	require.Eventually(r.t, func() bool {
+		found, err := rollouts.Get(r.t.Context(), name, metav1.GetOptions{})
+		require.NoError(r.t, err)
+		phase, _, _ := unstructured.NestedString(found.Object, "status", "phase")
+		return phase == string(v1beta1.PhaseHealthy)
+	}, harness.Patience, harness.Tick, "the Rollout is never Healthy")
+	r.SetImage(harness.Deployment, name, "registry.test/"+name+":v2")
+	r.waitFiring("SlipwayChangeNotHeld job=slipway-worker")
+	require.NoError(r.t, rollouts.Delete(r.t.Context(), name, metav1.DeleteOptions{}))
 	r.waitQuiet()
 }
 

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -31,6 +32,26 @@ func (m *Machine) batch(step int) *rollout.Batch {
 	return &rollout.Batch{RolloutID: m.setup.Spec.RolloutID, Step: step}
 }
 
+// stepBatch is the numbering of the current step's pods by the plan of steps.
+func (m *Machine) stepBatch() *rollout.Batch {
+	b := m.batch(m.s.Status.CurrentStepIndex)
+	b.Only = m.onlyNumbers()
+	for _, s := range m.setup.Spec.Strategy.Steps[:b.Step] {
+		b.Plan = append(b.Plan, s.Replicas)
+	}
+	return b
+}
+
+// onlyNumbers reports whether the steps only number pods, because the release began with a new rollout-id and the same
+// pod template: no pod is replaced and no traffic moves, and the steps pause as those of any release.
+func (m *Machine) onlyNumbers() bool {
+	d := m.setup.Spec.Change.Declared
+	return d != nil && d.NewID && m.s.AlreadyComplete && m.s.OverHung == ""
+}
+
+// routesTraffic reports whether the steps move traffic.
+func (m *Machine) routesTraffic() bool { return m.setup.Spec.Strategy.HasTraffic() && !m.onlyNumbers() }
+
 // awaitConfirmation waits for the approval of the release as a whole. No pod has moved.
 func (m *Machine) awaitConfirmation() Action {
 	m.s.Status.CurrentStepState = rollout.StatePaused
@@ -52,7 +73,7 @@ func (m *Machine) handleRedeclared(a Action, f Failure) bool {
 // versions and has no room for a third.
 func (m *Machine) awaitRedeclared() Action {
 	why := fmt.Sprintf("%s: %s: no pod moves until the next command arrives", m.position(), m.s.Redeclared)
-	if m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen {
+	if m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && !m.onlyNumbers() {
 		why = fmt.Sprintf("%s: %s: a blue-green release has no room for a third version, so no pod moves. Set the "+
 			"template to the version "+
 			"that is being released to continue, or to the stable one to roll back", m.position(), m.s.Redeclared)
@@ -163,7 +184,17 @@ func replanStep(had intstr.IntOrString, s strategy.Strategy, at int, size int32)
 
 // noteObjectVersion records the generation and state of the object that a command was read from.
 func (m *Machine) noteObjectVersion(c rollout.Command) {
-	m.s.ObjectGeneration, m.s.AnsweredState = max(m.s.ObjectGeneration, c.Generation), max(m.s.AnsweredState, c.State)
+	m.s.ObjectGeneration = max(m.s.ObjectGeneration, c.Generation)
+	if c.State == 0 || c.State < m.s.AnsweredState {
+		return
+	}
+	if c.State > m.s.AnsweredState {
+		m.s.AnsweredState, m.s.AnsweredCommands = c.State, nil
+	}
+	if answered := (rollout.AnsweredCommand{Verb: c.Verb, ToStep: c.ToStep}); !slices.Contains(m.s.AnsweredCommands,
+		answered) {
+		m.s.AnsweredCommands = append(slices.Clip(m.s.AnsweredCommands), answered)
+	}
 }
 
 // Object returns the Rollout object that requested the release; nil: none.
@@ -172,8 +203,8 @@ func (m *Machine) Object() *rollout.ObjectRef { return m.setup.Object }
 // View returns the release as its object shows it.
 func (m *Machine) View() rollout.View {
 	v := rollout.View{Status: m.s.Status, Ending: m.s.Ending, Gate: m.gate(), Generation: m.s.ObjectGeneration,
-		AnsweredState: m.s.AnsweredState,
-		CreatedAt:     m.setup.CreatedAt, PausedByObject: m.s.Status.Paused && m.s.PausedByObject}
+		AnsweredState: m.s.AnsweredState, AnsweredCommands: m.s.AnsweredCommands,
+		CreatedAt: m.setup.CreatedAt, PausedByObject: m.s.Status.Paused && m.s.PausedByObject}
 	v.Status.History = nil
 	if d := m.setup.Spec.Change.Declared; d != nil {
 		v.Template = d.Template
@@ -202,7 +233,7 @@ func (m *Machine) viewEnd(v *rollout.View) {
 			v.RolledBack = m.s.Status.StableTemplateDigest
 		}
 	case rollout.PhaseRolledBack:
-		if !m.s.Superseding && !m.s.RolledBackByTemplate {
+		if !m.s.Superseding && !m.s.RolledBackByTemplate && !m.onlyNumbers() {
 			v.RolledBack = v.Template
 		}
 		v.Template = m.s.Status.StableTemplateDigest

@@ -184,7 +184,7 @@ func (m *Machine) nextRouteRestore() (Action, bool) {
 func (m *Machine) routesRestored(a Action, r rollout.RouteResult, now time.Time) {
 	m.startGrace(r, now)
 	if r.MissingPods == "" {
-		m.recordRoutes(a)
+		m.recordRoutes(a, r)
 	} else {
 		m.lacksPods(a)
 	}

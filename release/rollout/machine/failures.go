@@ -176,7 +176,7 @@ func (m *Machine) makeSafe() (Action, bool) {
 	if m.s.PodsUnsettled && m.inSteps() && !workloadLost(t.Kind) {
 		return m.halt(t.Message), true
 	}
-	if t.Kind != failure.Drift || !t.Pods || m.s.Stage != stageSteps || !m.setup.Spec.Strategy.HasTraffic() {
+	if t.Kind != failure.Drift || !t.Pods || m.s.Stage != stageSteps || !m.routesTraffic() {
 		return m.nextRouteRestore()
 	}
 	action := rollout.RouteToStable

@@ -287,7 +287,7 @@ func (m *Machine) begin() (Action, bool) {
 func (m *Machine) joinSharedTraffic() (Action, bool) {
 	name := m.setup.Spec.Strategy.TrafficRoutingRef
 	switch {
-	case name == "" || m.s.SharedRouted:
+	case name == "" || m.s.SharedRouted || m.onlyNumbers():
 		m.s.Stage = stageSteps
 		return Action{}, false
 	case m.s.Shared == nil:

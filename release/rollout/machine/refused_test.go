@@ -31,3 +31,21 @@ func TestRefusedCommand_IsRecordedAndAnswered(t *testing.T) {
 			[]any{last.Verb, last.Actor, last.Outcome, last.Message})
 	}
 }
+
+// The release remembers which commands of a state it has answered: a state may carry several.
+func TestView_NamesAnsweredCommands(t *testing.T) {
+	t.Parallel()
+	w := atApproval(t, strategy.StylePartition)
+	jump := rollout.Command{Verb: rollout.VerbJump, ToStep: 9, State: 7, Key: "a"}
+	outcome, _ := w.send(jump, w.now)
+	require.Equal(t, audit.Refused, outcome)
+	w.send(jump, w.now)
+	require.Equal(t, []rollout.AnsweredCommand{{Verb: rollout.VerbJump, ToStep: 9}}, w.m.View().AnsweredCommands,
+		"once, however often it was sent")
+	w.send(rollout.Command{Verb: rollout.VerbApprove, State: 7, Key: "b"}, w.now)
+	require.Len(t, w.m.View().AnsweredCommands, 2)
+	w.send(rollout.Command{Verb: rollout.VerbPause}, w.now)
+	require.Len(t, w.m.View().AnsweredCommands, 2, "a command that came another way answers no state")
+	w.send(rollout.Command{Verb: rollout.VerbResume, State: 8, Key: "c"}, w.now)
+	require.Equal(t, []rollout.AnsweredCommand{{Verb: rollout.VerbResume}}, w.m.View().AnsweredCommands)
+}

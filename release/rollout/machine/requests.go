@@ -141,12 +141,11 @@ func (m *Machine) move(look bool) Action {
 	if back {
 		request.From = m.s.RollbackFrom
 	} else if m.declared() {
-		request.Batch = m.batch(m.s.Status.CurrentStepIndex)
-		for _, s := range s.Steps[:request.Batch.Step] {
-			request.Batch.Plan = append(request.Batch.Plan, s.Replicas)
-		}
+		request.Batch = m.stepBatch()
 	}
-	if lookBefore {
+	if m.onlyNumbers() {
+		request.Settle = true // it leaves nothing to settle
+	} else if lookBefore {
 		request.Replicas = intstr.FromInt32(m.s.Status.CanaryReplicas)
 	}
 	a := Action{Kind: ActMove, Move: request, waitKind: rollout.WaitPods}
@@ -166,6 +165,13 @@ func (m *Machine) describeMove(a *Action, look bool) {
 	case look:
 		a.Summary = fmt.Sprintf("%s: inspect a change by another client", m.stepLabel())
 		a.reason = fmt.Sprintf("%s: another client has changed %s: inspecting it", m.stepLabel(), m.workloadName())
+	case m.onlyNumbers():
+		a.Summary = fmt.Sprintf("%s: number pods up to %s", m.stepLabel(), replicas)
+		a.reason = fmt.Sprintf("%s: giving the rollout-id %s to %s of the pods; none is replaced, as the pod template is "+
+			"the same", m.stepLabel(), m.setup.Spec.RolloutID, replicas)
+		if m.s.StuckPod != "" {
+			a.reason += ": " + m.s.StuckPod
+		}
 	case m.s.Stage == stageRollback:
 		a.Summary = fmt.Sprintf("%s: pods back, %s", m.stepLabel(), replicas)
 		a.reason = fmt.Sprintf("%s of the rollback: waiting for %s of the new pods to be of the stable version again",
@@ -219,7 +225,7 @@ func (m *Machine) briefPauseAt(n int) bool {
 func (m *Machine) native() bool {
 	st := m.setup.Spec.Strategy
 	if m.s.Stage != stageSteps || st.Style != strategy.StylePartition || st.FailureThreshold != nil ||
-		m.s.Pinned != no {
+		m.s.Pinned != no || m.onlyNumbers() {
 		return false
 	}
 	for n := m.s.Status.CurrentStepIndex; n <= m.steps(); n++ {
@@ -238,6 +244,7 @@ func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Ac
 	}
 	request := &rollout.RouteRequest{Subject: m.subject(), Action: action, Routings: routings, Traffic: traffic,
 		StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: noCanary, Declared: m.declared(),
+		LeaveOut:  m.declared(),
 		Overwrite: m.overwrites() || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndDeleted}
 	if s.PatchPodTemplateMetadata != nil {
 		request.CanaryLabels = s.PatchPodTemplateMetadata.Labels
@@ -364,7 +371,7 @@ func (m *Machine) finishPods(action rollout.FinishAction) Action {
 	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.Status.TemplateDigest,
 		StableTemplate: m.s.Status.StableTemplateDigest, Change: m.setup.Spec.Change,
 		OverwriteDrift: m.s.OverwriteDrift, Predicted: m.setup.Predicted}
-	if m.s.AlreadyComplete {
+	if m.s.AlreadyComplete && to == rollout.SideNew {
 		a.Finish.Batch = m.batch(m.steps())
 	}
 	if m.setup.Spec.Strategy.Style == strategy.StyleCanary && m.s.Stage == stageFinal && to == rollout.SideNew {

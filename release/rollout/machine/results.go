@@ -121,7 +121,8 @@ func (m *Machine) recordBegin(r rollout.BeginResult) {
 	if r.TemplateWritten {
 		m.s.MoveStarted, m.s.PodsUnsettled = true, true
 	}
-	if m.s.AlreadyComplete = r.AlreadyComplete; r.AlreadyComplete && m.s.Ending == rollout.EndNone {
+	m.s.AlreadyComplete = r.AlreadyComplete
+	if r.AlreadyComplete && !m.onlyNumbers() && m.s.Ending == rollout.EndNone {
 		m.s.Ending, s.Paused, m.s.PausedBy = rollout.EndSuccess, false, ""
 	}
 	m.noteEarlierRelease(r)
@@ -235,7 +236,7 @@ func (m *Machine) afterRoute(a Action, r rollout.RouteResult, now time.Time) {
 		m.s.Leaving = leavingReport
 		return
 	}
-	m.recordRoutes(a)
+	m.recordRoutes(a, r)
 	switch {
 	case m.s.Stage == stageFinal || m.s.Stage == stageAdopt:
 		m.s.FinalMoveIndex++
@@ -255,10 +256,11 @@ func (m *Machine) startGrace(r rollout.RouteResult, now time.Time) {
 	}
 }
 
-func (m *Machine) recordRoutes(a Action) {
+func (m *Machine) recordRoutes(a Action, r rollout.RouteResult) {
 	split := func(done triState, canary int32, matches []strategy.Match) {
 		m.s.Routed = done
-		m.s.Status.Traffic = &rollout.TrafficStatus{CanaryWeight: canary, StableWeight: 100 - canary, Matches: matches}
+		m.s.Status.Traffic = &rollout.TrafficStatus{CanaryWeight: canary, StableWeight: 100 - canary, Matches: matches,
+			LeftOut: r.LeftOut}
 	}
 	switch a.Route.Action {
 	case rollout.RoutePin:

@@ -53,7 +53,8 @@ func (m *Machine) refuseRollback() (done, refusal string) {
 
 // rollBack reverses the rollout: through the steps where the policy demands it, at once otherwise.
 func (m *Machine) rollBack(now time.Time) {
-	inBatches := m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == strategy.StylePartition
+	inBatches := m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == strategy.StylePartition &&
+		!m.onlyNumbers()
 	if m.s.Stage == stageSteps && inBatches && m.s.MoveStarted && (m.s.PodsUnsettled || m.s.Status.CanaryReplicas > 0) {
 		m.s.clearForTurn()
 		m.s.Ending, m.s.Stage, m.s.CountPending, m.s.Promoted = rollout.EndRollback, stageRollback, true, false

@@ -198,9 +198,10 @@ type declaredState struct {
 	// EditedStrategy is the strategy as it was edited since the start; nil: it was not edited.
 	EditedStrategy *strategy.Strategy `json:"strategy,omitempty"`
 	// ObjectGeneration is the newest generation of the Rollout object that the release has taken in. AnsweredState is
-	// the newest state of the object that a command responded to.
-	ObjectGeneration int64 `json:"generation,omitempty"`
-	AnsweredState    int64 `json:"answered,omitempty"`
+	// the newest state of the object that a command responded to, AnsweredCommands are the commands of that state.
+	ObjectGeneration int64                     `json:"generation,omitempty"`
+	AnsweredState    int64                     `json:"answered,omitempty"`
+	AnsweredCommands []rollout.AnsweredCommand `json:"answeredCommands,omitempty"`
 }
 
 // openingState is what is known about release windows and freezes.

@@ -100,7 +100,7 @@ func (m *Machine) madeBefore() bool {
 }
 
 func (m *Machine) stepRoutes() bool {
-	return m.s.Stage == stageSteps && m.setup.Spec.Strategy.HasTraffic() && m.step().Routes()
+	return m.s.Stage == stageSteps && m.routesTraffic() && m.step().Routes()
 }
 
 // prepareTraffic is what the Services and routes need before the step's pods move. The stable Service is pinned to the
@@ -109,7 +109,7 @@ func (m *Machine) stepRoutes() bool {
 func (m *Machine) prepareTraffic() (Action, bool) {
 	st := m.setup.Spec.Strategy
 	switch {
-	case m.s.Stage != stageSteps || !st.HasTraffic():
+	case m.s.Stage != stageSteps || !m.routesTraffic():
 	case m.step().Routes() && st.DisableGenerateCanaryService:
 	case m.step().Routes():
 		takesAll := m.s.NoStablePods || st.Style == strategy.StylePartition && m.takesAllPods()

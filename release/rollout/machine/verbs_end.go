@@ -102,7 +102,7 @@ func (m *Machine) supersede() (done, refusal string) {
 	case m.s.Ending == rollout.EndFrozen || m.s.Ending == rollout.EndDeleted || m.s.Ending == rollout.EndDetached,
 		m.s.Ending.Side() == rollout.SideNew && (!m.declared() || m.releasing()):
 		return "", "it is being finalised: start the release again when it has ended"
-	case m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && m.s.Ending == rollout.EndNone:
+	case m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && m.s.Ending == rollout.EndNone && !m.onlyNumbers():
 		return "", "a blue-green release cannot be superseded: roll it back first, then start the newer one"
 	case t != nil && (m.s.Ending == rollout.EndRollback || m.s.Stage == stageAdopt):
 		return "", "it cannot roll back to stable: " + m.awaitOperator().reason

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"slipway.io/slipway/release/audit"
@@ -15,6 +16,9 @@ import (
 func (m *Machine) explain(a Action, now time.Time) {
 	s := &m.s.Status
 	before := *s
+	if left := s.Traffic; a.Kind == ActWait && left != nil && len(left.LeftOut) > 0 && m.s.Stage == stageSteps {
+		a.reason += ". " + strings.Join(left.LeftOut, "; ")
+	}
 	if m.ended() {
 		m.explainEnd(now)
 	} else {

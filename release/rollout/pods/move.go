@@ -30,10 +30,10 @@ func Move(tech Technique, req rollout.MoveRequest, seen Observed) NextAction {
 	if d, stop := checkClaim(req.Subject, seen); stop {
 		return d
 	}
-	if tech.CountsPods() && !seen.PodsSeen {
+	m := &move{tech: tech, req: req, seen: seen, newTemplate: cmp.Or(req.Template, seen.Expected, seen.Declared)}
+	if (tech.CountsPods() || m.onlyNumbers()) && !seen.PodsSeen {
 		return readPods("read which revision its pods belong to")
 	}
-	m := &move{tech: tech, req: req, seen: seen, newTemplate: cmp.Or(req.Template, seen.Expected, seen.Declared)}
 	m.plan() // a drift failure carries the pod counts as well
 	d := m.next()
 	return d.withNumbers(m.numbers)
@@ -41,6 +41,8 @@ func Move(tech Technique, req rollout.MoveRequest, seen Observed) NextAction {
 
 func (m *move) next() NextAction {
 	switch {
+	case m.onlyNumbers():
+		return m.numberStep()
 	case m.req.Halt:
 		if d, pins := m.pinAutoscaler(); pins { // it could scale the halted workload
 			return d
@@ -153,6 +155,9 @@ func (m *move) plan() {
 	size := seen.Replicas
 	stable, _ := seen.RevisionByName(saved.Stable)
 	m.newRevision = newRevisionOf(m.tech, seen, m.newTemplate)
+	if m.onlyNumbers() {
+		m.newRevision = stable
+	}
 	target := strategy.Target(m.req.Style, m.req.Replicas, size)
 	if m.req.KeepStable {
 		target = max(min(target, size-1), 0)
@@ -168,7 +173,7 @@ func (m *move) plan() {
 		t.Template.Revision = m.newRevision.Name
 	}
 	t.Total, t.Ready = seen.Count(t.Aim)
-	if e := seen.Extra; m.tech.usesExtraWorkload() && e != nil && !e.Lagging() {
+	if e := seen.Extra; m.tech.usesExtraWorkload() && e != nil && !e.Lagging() && !m.onlyNumbers() {
 		t.Total, t.Ready = e.Total, e.Ready
 	}
 	if m.req.Native && m.req.Halt { // its own controller may have moved beyond the step
@@ -452,6 +457,10 @@ func (m *move) progress() string {
 	if m.req.Back {
 		return fmt.Sprintf("step %d: %d of %d pods are back on the stable version and ready, %d new ones are left",
 			m.req.Step, m.task.Ready, m.task.Size, m.numbers.Updated)
+	}
+	if m.onlyNumbers() {
+		return fmt.Sprintf("step %d: %d of the %d pods that get the rollout-id %s are ready", m.req.Step,
+			min(m.task.Ready, m.task.Target), m.task.Target, m.req.Batch.RolloutID)
 	}
 	text := fmt.Sprintf("step %d: %d of %d new pods are ready", m.req.Step, m.task.Ready, m.task.Target)
 	if m.task.Total > m.task.Target {

@@ -3,14 +3,10 @@ package pods
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -39,14 +35,6 @@ type NextAction struct {
 	Numbers rollout.MoveResult
 	// Begun is the answer of Begin.
 	Begun *rollout.BeginResult
-}
-
-// PodNumbers are the labels of the pods that a step has added: the release's ID, and of each pod the number of its
-// batch.
-type PodNumbers struct {
-	Pods      []workload.Pod
-	RolloutID string
-	Batches   []string
 }
 
 // ExtraChange is one change of the extra Deployment. Exactly one field is set.
@@ -230,59 +218,4 @@ func podStatusReason(seen Observed, hash string) string {
 	return workload.WorstPodReason(seen.allPods(), func(p workload.Pod) int {
 		return workload.Rank(p.Stuck(), p.Revision == hash, !p.Deleting)
 	})
-}
-
-// numberPods labels the pods of a revision that do not carry the release's ID yet with that ID and the batch's number.
-// hash, of the new revision, replaces the ID if the batch has none, or none that is a valid label value.
-func numberPods(b *rollout.Batch, hash string, aim Revision, seen Observed, style strategy.Style) (d NextAction,
-	numbers bool) {
-	if b == nil {
-		return NextAction{}, false
-	}
-	id := b.RolloutID
-	if id == "" || len(validation.IsValidLabelValue(id)) > 0 {
-		id = hash
-	}
-	switch {
-	case id == "":
-		return NextAction{}, false
-	case !seen.PodsSeen:
-		return readPods("read which pods the step has added"), true
-	}
-	fresh := slices.DeleteFunc(slices.Clone(seen.allPods()), func(p workload.Pod) bool {
-		return p.Revision != aim.Hash || !p.Alive() || p.RolloutID == id
-	})
-	if len(fresh) == 0 {
-		return NextAction{}, false
-	}
-	d = next(workload.Next(ActNumber, fmt.Sprintf("number %d pods of step %d", len(fresh), b.Step)))
-	d.Number = &PodNumbers{Pods: fresh, RolloutID: id}
-	room := batchRoom(b, id, aim, seen, style)
-	for range fresh {
-		at := slices.IndexFunc(room, func(n int32) bool { return n > 0 })
-		if at < 0 {
-			at = b.Step - 1
-		} else {
-			room[at]--
-		}
-		d.Number.Batches = append(d.Number.Batches, fmt.Sprint(at+1))
-	}
-	return d, true
-}
-
-// batchRoom returns how many pods the batches up to the current one lack, by the plan of steps for the workload's size.
-func batchRoom(b *rollout.Batch, id string, aim Revision, seen Observed, style strategy.Style) (room []int32) {
-	before := int32(0)
-	for i, replicas := range b.Plan {
-		target := max(strategy.Target(style, replicas, seen.Replicas), before)
-		there := int32(0)
-		for _, p := range seen.allPods() {
-			if p.Revision == aim.Hash && p.Alive() && p.RolloutID == id && p.Batch == fmt.Sprint(i+1) {
-				there++
-			}
-		}
-		room = append(room, target-before-there)
-		before = target
-	}
-	return room
 }

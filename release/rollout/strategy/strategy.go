@@ -234,6 +234,8 @@ type Declared struct {
 	Template string `json:"template"`
 	// Images are the images of its containers, by container name; for display only.
 	Images map[string]string `json:"images,omitempty"`
+	// NewID is true if the template has not changed since the last release: only the workload's rollout-id has.
+	NewID bool `json:"newId,omitempty"`
 }
 
 // Revision is a revision of a workload, as recorded by a release.

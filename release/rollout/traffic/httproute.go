@@ -57,7 +57,9 @@ func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([
 		r.found = true
 		changed, err := []any{rule}, error(nil)
 		if len(asks.Matches) > 0 {
-			changed, err = r.byMatches(rule)
+			if changed, err = r.byMatches(rule); err != nil {
+				err = &Inexpressible{err}
+			}
 		} else if asks.Weight != nil {
 			changed, err = r.byWeight(rule)
 		}
@@ -71,11 +73,23 @@ func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([
 		return nil, refuse("%s has no rule that leads to Service %s: name another route or another Service", name,
 			pair.Stable)
 	case len(asks.Matches) > 0 && !r.matched:
-		return nil, refuse("%s has no rule for Service %s that a request of the step's matches could meet: ask for a "+
-			"path that one of its rules takes", name, pair.Stable)
+		return nil, &Inexpressible{refuse("%s has no rule for Service %s that a request of the step's matches could "+
+			"meet: ask for a path that one of its rules takes", name, pair.Stable)}
 	}
-	return out, r.limits(out)
+	if err := r.limits(out); err != nil && len(asks.Matches) > 0 {
+		return nil, &Inexpressible{err}
+	} else if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
+
+// Inexpressible is the refusal of matches that a route cannot express. Other refusals are of the route as a whole.
+type Inexpressible struct{ err error }
+
+func (i *Inexpressible) Error() string { return i.err.Error() }
+
+func (i *Inexpressible) Unwrap() error { return i.err }
 
 type routeWriter struct {
 	name, namespace string

@@ -14,9 +14,24 @@ import (
 
 // Names of Istio's objects.
 const (
-	KindVirtualService = "VirtualService"
-	GroupIstio         = "networking.istio.io"
+	KindVirtualService  = "VirtualService"
+	KindDestinationRule = "DestinationRule"
+	GroupIstio          = "networking.istio.io"
 )
+
+// DefinesSubsets reports whether a custom object is Istio's DestinationRule: it sends no requests, but defines what
+// other routes send them to.
+func DefinesSubsets(ref strategy.ObjectRef) bool {
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	return group == GroupIstio && ref.Kind == KindDestinationRule
+}
+
+// OfAnotherHost reports whether a custom object is a DestinationRule of another host than the stable Service. Releases
+// with a canary Service need none: a VirtualService sends requests to that Service. Without one they need the subset.
+func OfAnotherHost(ref strategy.ObjectRef, original Object, pair ServicePair) bool {
+	host, _, _ := strings.Cut(jsonpatch.DigString(original, "spec", "host"), ".")
+	return DefinesSubsets(ref) && !pair.Same() && host != pair.Stable
+}
 
 // ScriptsConfigMap is the name of the ConfigMaps whose scripts have priority over the built-in ones: the
 // administrator's, in the namespace of the worker, and a tenant's, in the namespace of the workload. A tenant's is used
@@ -46,7 +61,7 @@ func IngressScript(class string) Script {
 func CustomScript(ref strategy.ObjectRef) Script {
 	group, _, _ := strings.Cut(ref.APIVersion, "/")
 	s := Script{Key: "lua.traffic.routing." + ref.Kind + "." + group}
-	if group == GroupIstio && (ref.Kind == KindVirtualService || ref.Kind == "DestinationRule") {
+	if group == GroupIstio && (ref.Kind == KindVirtualService || ref.Kind == KindDestinationRule) {
 		s.File = ref.Kind
 	}
 	return s
