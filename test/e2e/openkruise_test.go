@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/harness"
 )
@@ -34,6 +37,36 @@ func TestLongOpenKruise_RunsReleases_ByItsOwnManager(t *testing.T) {
 	} {
 		releaseOnOpenKruise(t, e, g, c, c.waitingSteps())
 	}
+	for _, kind := range []harness.Kind{harness.CloneSet, harness.AdvancedStatefulSet, harness.AdvancedDaemonSet} {
+		c := cell{kind, strategy.StylePartition, harness.NoProvider}
+		t.Run(c.String()+"/in place", func(t *testing.T) {
+			t.Parallel()
+			releaseInPlace(t, e, c)
+		})
+	}
+}
+
+// releaseInPlace releases a cell whose pods get the new image without being replaced.
+func releaseInPlace(t *testing.T, e *harness.Engine, c cell) {
+	t.Helper()
+	const inPlace = "InPlaceIfPossible"
+	r := startRelease(t, e, c, func(object map[string]any, _ *harness.Rollout) {
+		set := func(value any, path ...string) {
+			require.NoError(t, unstructured.SetNestedField(object, value, append([]string{"spec"}, path...)...))
+		}
+		switch c.kind {
+		case harness.CloneSet: // a pod beyond its size would be a new one
+			set(map[string]any{"type": inPlace, "maxUnavailable": int64(1)}, "updateStrategy")
+		case harness.AdvancedStatefulSet:
+			set(inPlace, "updateStrategy", "rollingUpdate", "podUpdatePolicy")
+			set([]any{map[string]any{"conditionType": "InPlaceUpdateReady"}}, "template", "spec", "readinessGates")
+		default:
+			set(inPlace, "updateStrategy", "rollingUpdate", "rollingUpdateType")
+		}
+	})
+	r.approveAll(1)
+	r.requirePromoted()
+	require.Zero(t, r.watch.PodsCreated(t), "no pod is replaced")
 }
 
 // Each kind of OpenKruise in each of its styles with every provider and without one, with rollbacks from every step.
