@@ -55,8 +55,8 @@ func (p *PrivateStack) StartOpenKruise() {
 	p.OpenKruise = true
 }
 
-// openKruiseDefinitions reads all definitions of OpenKruise: its manager takes half a minute for each that is missing.
-// Advanced StatefulSets have a webhook that converts them; the manager completes it.
+// openKruiseDefinitions reads all definitions of OpenKruise: its manager looks for each that is missing for 15 seconds
+// before it starts. Advanced StatefulSets have a webhook that converts them; the manager completes it.
 func openKruiseDefinitions(t testing.TB, folder string) (all []*apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "bases/*.yaml"))
