@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the programs of the local stack into .dev/bin, and only the missing ones.
 #
-#   deploy/dev/build.sh [stack|slipway|tools|compose|gitops|s3|newcomer|helm|release|vulncheck]…     (default: stack)
+#   deploy/dev/build.sh [stack|slipway|tools|compose|gitops|s3|newcomer|kruise|helm|release|vulncheck]…     (default: stack)
 #
 # A binary is kept as long as its sources don't change. If a program of the control plane already exists, in the folder
 # that KUBEBUILDER_ASSETS names (as controller-runtime's envtest reads it) or on PATH, and has the minor version that is
@@ -83,6 +83,9 @@ s3_binaries() { echo "versitygw s3 github.com/versity/versitygw/cmd/versitygw"; 
 
 # Temporal's own command line and development server, as newcomers have it.
 newcomer_binaries() { echo "temporal newcomer github.com/temporalio/cli/cmd/temporal"; }
+
+# OpenKruise's own manager, for the tests of its kinds.
+kruise_binaries() { echo "kruise-manager kruise github.com/openkruise/kruise"; }
 
 # What makes the SBOM of a release.
 release_binaries() { echo "cyclonedx-gomod release github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod"; }

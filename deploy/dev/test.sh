@@ -123,7 +123,7 @@ build_programs() {
   fi
   if [ $# -gt 0 ] || [ -n "$bench" ]; then return 0; fi
   "$here/build.sh" s3 helm
-  if [ -n "$long$soak" ]; then "$here/build.sh" gitops compose newcomer; fi
+  if [ -n "$long$soak" ]; then "$here/build.sh" gitops compose newcomer kruise; fi
 }
 build_programs "$@"
 if [ -n "$bench" ]; then exec "$here/bench.sh" "$@"; fi

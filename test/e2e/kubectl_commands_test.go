@@ -321,7 +321,13 @@ func TestSoakKubectlActions_DuringRelease(t *testing.T) {
 
 // runClientActions performs each action on a release of each cell that cellsOf returns for it.
 func runClientActions(t *testing.T, cellsOf func(action int) []cell) {
+	t.Helper()
 	e, g := harness.StartGuarded(t)
+	runClientActionsOn(t, e, g, cellsOf)
+}
+
+func runClientActionsOn(t *testing.T, e *harness.Engine, g *harness.Guard, cellsOf func(action int) []cell) {
+	t.Helper()
 	for i, action := range clientActions {
 		for _, c := range action.cellsFor(cellsOf(i)) {
 			t.Run(c.String()+"/"+action.title, func(t *testing.T) {

@@ -101,20 +101,26 @@ func releaseCells(t *testing.T, takes func(place matrixCell) bool) {
 			}
 			t.Run(place.String(), func(t *testing.T) {
 				t.Parallel()
-				r := startRelease(t, e, place.cell, nil)
-				r.approveAll(1)
-				status := r.requirePromoted()
-				require.Equal(t, -1, status.NextStepIndex, "%s: there is no next step at the end", place.reason)
-				require.Equal(t, rollout.StateCompleted, status.CurrentStepState)
-				require.NotEmpty(t, status.StableRevision)
-				require.NotEqual(t, status.StableRevision, status.CanaryRevision)
-				if place.style == strategy.StylePartition {
-					require.Equal(t, harness.SubjectSize, r.watch.PodsCreated(t),
-						"every pod is replaced once, finalising restarts none")
-				}
+				releaseCell(t, e, place.cell)
 			})
 		}
 	})
+}
+
+// releaseCell releases a cell with an approval of each step.
+func releaseCell(t *testing.T, e *harness.Engine, c cell) {
+	t.Helper()
+	r := startRelease(t, e, c, nil)
+	r.approveAll(1)
+	status := r.requirePromoted()
+	require.Equal(t, -1, status.NextStepIndex, "there is no next step at the end")
+	require.Equal(t, rollout.StateCompleted, status.CurrentStepState)
+	require.NotEmpty(t, status.StableRevision)
+	require.NotEqual(t, status.StableRevision, status.CanaryRevision)
+	if c.style == strategy.StylePartition {
+		require.Equal(t, harness.SubjectSize, r.watch.PodsCreated(t),
+			"every pod is replaced once, finalising restarts none")
+	}
 }
 
 // A rollback from the waiting first step, for the most common release and for one with traffic.
@@ -145,27 +151,41 @@ func rollBackCells(t *testing.T, takes func(i, step int, place matrixCell) bool)
 	e := harness.Shared(t)
 	t.Run("cells", func(t *testing.T) {
 		for i, place := range matrix() {
-			for step := 1; step <= 3; step++ {
-				if step == 3 && place.style != strategy.StyleBlueGreen || !takes(i, step, place) {
-					continue // only the last step of a blue-green waits
+			for step := 1; step <= place.waitingSteps(); step++ {
+				if !takes(i, step, place) {
+					continue
 				}
 				t.Run(place.String()+"/"+string(rune('0'+step)), func(t *testing.T) {
 					t.Parallel()
-					r := startRelease(t, e, place.cell, nil)
-					for n := 1; n < step; n++ {
-						r.approve(n)
-					}
-					r.waitPaused(step)
-					r.sendVerb("rollback", `{"actor":"ann","reason":"it is too slow"}`)
-					status := r.requireRolledBack()
-					last := status.History[len(status.History)-1]
-					require.Equal(t, rollout.VerbRollback, last.Verb)
-					require.Equal(t, "ann", last.Actor)
-					require.Equal(t, "http", last.Via)
+					rollBackCell(t, e, place.cell, step)
 				})
 			}
 		}
 	})
+}
+
+// waitingSteps returns how many of the three steps wait: the last one only of a blue-green.
+func (c cell) waitingSteps() int {
+	if c.style == strategy.StyleBlueGreen {
+		return 3
+	}
+	return 2
+}
+
+// rollBackCell rolls a release of a cell back from a step.
+func rollBackCell(t *testing.T, e *harness.Engine, c cell, step int) {
+	t.Helper()
+	r := startRelease(t, e, c, nil)
+	for n := 1; n < step; n++ {
+		r.approve(n)
+	}
+	r.waitPaused(step)
+	r.sendVerb("rollback", `{"actor":"ann","reason":"it is too slow"}`)
+	status := r.requireRolledBack()
+	last := status.History[len(status.History)-1]
+	require.Equal(t, rollout.VerbRollback, last.Verb)
+	require.Equal(t, "ann", last.Actor)
+	require.Equal(t, "http", last.Via)
 }
 
 // A cell that is not allowed is refused with the field. release/rollout has the whole table; these are one of each

@@ -84,7 +84,7 @@ func prepareUnobserved(t *testing.T, engine *harness.Engine, c cell,
 		// The routings refer to the routes that are created below.
 		r.Strategy.Routings = e.RoutingOf(c.provider, name)
 	}
-	if c.kind.Custom() {
+	if c.kind.Custom() && !e.OpenKruise {
 		kruise.Install(t, e.REST)
 		kruise.Start(t, e.REST, e.Apps)
 	}

@@ -45,6 +45,9 @@ type Stack struct {
 	// KeepsBuilds is true if Temporal keeps the builds of workers in all namespaces. The shared one does not: with
 	// thousands of namespaces that costs two cores.
 	KeepsBuilds bool
+	// OpenKruise is true if OpenKruise's own manager runs the stack's CloneSets, Advanced StatefulSets and Advanced
+	// DaemonSets; else a test starts the replacement in test/kruise.
+	OpenKruise bool
 	// Bin is the folder of the binaries.
 	Bin  string
 	Kube kubernetes.Interface

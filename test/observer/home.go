@@ -59,6 +59,8 @@ func Declared(obj runtime.Object) map[string]any {
 		unstructured.RemoveNestedField(object, "metadata", "annotations", annotation)
 	}
 	unstructured.RemoveNestedField(object, "metadata", "labels", gate.Label)
+	// null, which OpenKruise's webhook for defaults adds
+	unstructured.RemoveNestedField(object, "spec", "template", "metadata", "creationTimestamp")
 	for _, field := range []string{"annotations", "labels"} {
 		if m, _, _ := unstructured.NestedMap(object, "metadata", field); len(m) == 0 {
 			unstructured.RemoveNestedField(object, "metadata", field)

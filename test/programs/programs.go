@@ -1,8 +1,9 @@
-// Package programs provides third-party programs that tests run: helm, an S3 server, GitOps controllers, the programs
-// of Temporal's images.
+// Package programs provides third-party programs that tests run: helm, an S3 server, GitOps controllers, OpenKruise's
+// manager, the programs of Temporal's images.
 package programs
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,4 +35,18 @@ func Folder(t testing.TB, list string) string {
 	}))
 	require.NoError(t, build.(func() error)())
 	return os.Getenv("SLIPWAY_TEST_BIN")
+}
+
+// Source returns the folder with the source of a module that a list of deploy/dev/build.sh is built from. It has what
+// belongs to a program and is not compiled into it, such as manifests.
+func Source(t testing.TB, list, module string) string {
+	t.Helper()
+	download := exec.Command("go", "mod", "download", "-json", module)
+	download.Dir = filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy/dev", list)
+	download.Env = append(os.Environ(), "GOWORK=off")
+	out, err := download.Output()
+	require.NoError(t, err, "go mod download %s in %s: %s", module, download.Dir, out)
+	var found struct{ Dir string }
+	require.NoError(t, json.Unmarshal(out, &found), "%s", out)
+	return found.Dir
 }
