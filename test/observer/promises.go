@@ -126,8 +126,8 @@ type judge struct {
 	kills []time.Time
 	// seen is the time at which the change of a version arrived.
 	seen map[uint64]time.Time
-	// newReady is the number of ready new pods at the previous moment; newBefore is the number before it last fell, at
-	// fellAt.
+	// newReady is the number of ready new pods at the previous moment; newBefore is the number before it fell, at fellAt.
+	// Pods that stop being ready within maxReadAge fall together.
 	newReady, newBefore int32
 	fellAt              time.Time
 	// sent is the share of each kind of request that went to the new version at the previous moment.
@@ -222,7 +222,8 @@ func (j *judge) judgeMoment(version uint64, what string, w world) {
 		}
 		c.New, c.NewReady = c.New+extra.New, c.NewReady+extra.NewReady
 	}
-	if c.NewReady < j.newReady {
+	falls := j.newBefore > j.newReady && at.seen.Sub(j.fellAt) <= maxReadAge
+	if c.NewReady < j.newReady && !falls {
 		j.newBefore, j.fellAt = j.newReady, at.seen
 	}
 	j.newReady = c.NewReady
