@@ -171,8 +171,8 @@ func Progress(activity *workflowpb.PendingActivityInfo) string {
 	return failed
 }
 
-// LastFailure returns why the latest attempt of an activity failed; "" if none has. Temporal's own message about a worker
-// that has ended, "activity Heartbeat timeout", would not say who does what next.
+// LastFailure returns why the latest attempt of an activity failed; "" if none has. Temporal's own message about a
+// worker that has ended, "activity Heartbeat timeout", would not say who does what next.
 func LastFailure(activity *workflowpb.PendingActivityInfo) string {
 	failed := activity.GetLastFailure()
 	if failed.GetTimeoutFailureInfo() == nil {

@@ -171,8 +171,8 @@ func (o Observed) Count(r Revision) (total, ready int32) {
 }
 
 // LacksPods reports whether pods are missing that the workload's controller should have created by now: of the size, or
-// of a move's target. A ReplicaSet reports itself why its pods are missing; then only the ReplicaSet may be missing. The
-// Deployment controller doesn't report a change as observed until it has created the change's ReplicaSet.
+// of a move's target. A ReplicaSet reports itself why its pods are missing; then only the ReplicaSet may be missing.
+// The Deployment controller doesn't report a change as observed until it has created the change's ReplicaSet.
 func (o Observed) LacksPods(numbers rollout.MoveResult) bool {
 	switch {
 	case !o.PodsSeen:
