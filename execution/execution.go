@@ -12,14 +12,14 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// describer is the part of a Temporal client that is used here.
-type describer interface {
+// Describer is the part of a Temporal client that is used here.
+type Describer interface {
 	DescribeWorkflowExecution(ctx context.Context, workflowID,
 		runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 }
 
 // Describe describes a run of a workflow, or its newest run if runID is empty; nil if Temporal does not have it.
-func Describe(ctx context.Context, from describer, workflowID,
+func Describe(ctx context.Context, from Describer, workflowID,
 	runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	described, err := from.DescribeWorkflowExecution(ctx, workflowID, runID)
 	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
@@ -42,7 +42,7 @@ func HasRun(described *workflowservice.DescribeWorkflowExecutionResponse, runID 
 
 // OfRun describes the workflow that started with runID: its newest run if that is the newest workflow of the ID,
 // otherwise that run itself; nil if Temporal has neither.
-func OfRun(ctx context.Context, from describer, workflowID,
+func OfRun(ctx context.Context, from Describer, workflowID,
 	runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	newest, err := Describe(ctx, from, workflowID, "")
 	if err != nil || newest == nil || HasRun(newest, runID) {

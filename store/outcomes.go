@@ -205,6 +205,35 @@ func IsRestoreOnly(record *v1alpha1.ReleaseRecord) bool {
 	return record.Labels[v1alpha1.LabelRollBackFrozen] != ""
 }
 
+// LastHealthy returns the version that the newest Healthy release of this name has left on its workload; nil if none is
+// on record.
+func (s *Store) LastHealthy(ctx context.Context, of strategy.Spec) (*strategy.Revision, error) {
+	records, err := s.ListRecords(ctx, RolloutLabels(of.Workload().PartyOrDefault(), of.Namespace, of.Name))
+	if err != nil {
+		return nil, err
+	}
+	for _, listed := range records {
+		if IsRestoreOnly(listed) || listed.Outcome == nil || listed.Outcome.State != string(rollout.PhaseHealthy) {
+			continue
+		}
+		record, err := s.GetRelease(ctx, listed.Name)
+		if failure.Is(err, failure.NotFound) {
+			continue // it was pruned in the meantime
+		}
+		if err != nil {
+			return nil, err
+		}
+		var ended rollout.Status
+		if err := v1alpha1.DecodeBody(record.Outcome.Body, &ended); err != nil {
+			return nil, fmt.Errorf("record %s: %w", record.Name, err)
+		}
+		if left, known := history.DeployedBy(ended); known && ended.WorkloadRef == of.WorkloadRef {
+			return &left, nil
+		}
+	}
+	return nil, nil
+}
+
 // NextNumber returns the number of the next release of a name; records are all of that name. A release that only
 // restored a frozen split has none.
 func NextNumber(records []*v1alpha1.ReleaseRecord) int64 {

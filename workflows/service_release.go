@@ -135,7 +135,7 @@ func (r *itemRun) nextInput() ServiceReleaseInput {
 
 // load reads the item from the task's record.
 func (r *itemRun) load() error {
-	err := r.retryUntilResumed(r.ctx, "the engine's home cluster", func(int64) error {
+	err := r.retryUntilResumed(r.ctx, homeCluster, func(int64) error {
 		return perform(withActivity(r.ctx, centreWithin(r.budget), "read the item from the record"),
 			operation.ActivityLoadItem, operation.LoadItemRequest{Task: r.in.Task, Item: r.in.Item}, &r.loaded)
 	})

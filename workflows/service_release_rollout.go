@@ -20,7 +20,7 @@ import (
 // waits for a user it adds nothing to this workflow's history.
 func (r *itemRun) rollOut(ctx workflow.Context, i int) (workload.Result, error) {
 	spec := r.loaded.RollOut.Spec(r.orders[i].Request.Workload, r.orders[i].Request.Change())
-	found, err := r.checkRollout(ctx, i, spec)
+	found, served, err := r.checkRollout(ctx, i, spec)
 	switch {
 	case err != nil:
 		return workload.Result{}, err
@@ -37,10 +37,12 @@ func (r *itemRun) rollOut(ctx workflow.Context, i int) (workload.Result, error) 
 	}
 	if r.stopTo != nil {
 		r.givenUp[i] = true
-		return workload.Result{}, r.withdraw(ctx, recorded, "the task was stopped before the rollout began",
+		return workload.Result{}, r.withdraw(ctx, recorded.Record, "the task was stopped before the rollout began",
 			failure.WorkloadFailed)
 	}
-	return r.awaitRollout(ctx, i, spec, recorded)
+	input := r.rolloutInput(i, spec, recorded)
+	input.Request.Served = served
+	return r.awaitRollout(ctx, i, input)
 }
 
 func refusals(all []rollout.Refusal) string {
@@ -52,19 +54,35 @@ func refusals(all []rollout.Refusal) string {
 }
 
 // checkRollout checks whether the workload already has the new version, and whether it can be rolled out. The version
-// was not known when the plan was executed.
+// was not known when the plan was executed. served is the version that the newest Healthy record shows, nil unless no
+// pod shows which one is stable.
 func (r *itemRun) checkRollout(ctx workflow.Context, i int, spec strategy.Spec) (found rollout.PreflightResult,
-	err error) {
-	order := r.orders[i]
-	request := rollout.PreflightRequests{Retry: true, Rollouts: []rollout.PreflightRequest{{Strategy: spec.Strategy,
-		Change: spec.Change, Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
+	served *strategy.Revision, err error) {
+	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change,
+		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
 			Claim: workload.Holder{Engine: r.in.Engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
-			UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}}}
+			UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}
+	if found, err = r.askParty(ctx, i, request); err != nil || !found.StableUnknown {
+		return found, nil, err
+	}
+	if served, err = r.lastHealthy(ctx, spec); err != nil || served == nil {
+		return found, nil, err
+	}
+	request.Served = served
+	found, err = r.askParty(ctx, i, request)
+	return found, served, err
+}
+
+// askParty asks the party of a workload about its rollout.
+func (r *itemRun) askParty(ctx workflow.Context, i int,
+	request rollout.PreflightRequest) (found rollout.PreflightResult, err error) {
+	order := r.orders[i]
 	err = r.retryUntilResumed(ctx, partyName(order.Request), func(int64) error {
 		var results []rollout.PreflightResult
 		err := perform(withActivity(ctx, partyQuery(order.Queue, r.budget),
 			"check whether "+order.Request.Workload.String()+" already has the new version"),
-			rollout.ActivityPreflight, request, &results)
+			rollout.ActivityPreflight, rollout.PreflightRequests{Retry: true,
+				Rollouts: []rollout.PreflightRequest{request}}, &results)
 		if err != nil {
 			return err
 		}
@@ -76,8 +94,20 @@ func (r *itemRun) checkRollout(ctx workflow.Context, i int, spec strategy.Spec) 
 	return found, err
 }
 
+// homeCluster names the engine's home cluster in messages.
+const homeCluster = "the engine's home cluster"
+
+// lastHealthy asks which version the newest Healthy record of a rollout shows; nil if there is none.
+func (r *itemRun) lastHealthy(ctx workflow.Context, spec strategy.Spec) (served *strategy.Revision, err error) {
+	err = r.retryUntilResumed(ctx, homeCluster, func(int64) error {
+		return perform(withActivity(ctx, centreWithin(r.budget), "find the last version that was Healthy"),
+			rollout.ActivityLastHealthy, spec, &served)
+	})
+	return served, err
+}
+
 func (r *itemRun) recordRollout(ctx workflow.Context, spec strategy.Spec) (recorded rollout.Recorded, err error) {
-	err = r.retryUntilResumed(ctx, "the engine's home cluster", func(int64) error {
+	err = r.retryUntilResumed(ctx, homeCluster, func(int64) error {
 		return perform(withActivity(ctx, centreWithin(r.budget), "write the record of the rollout"),
 			rollout.ActivityRecordRollout,
 			rollout.RecordRequest{Task: r.in.Task, Item: r.in.Item, Spec: spec}, &recorded)
@@ -86,22 +116,21 @@ func (r *itemRun) recordRollout(ctx workflow.Context, spec strategy.Spec) (recor
 }
 
 // withdraw deletes the record of a rollout that was not started, and returns the error with the reason.
-func (r *itemRun) withdraw(ctx workflow.Context, recorded rollout.Recorded, why string, kind failure.Kind) error {
+func (r *itemRun) withdraw(ctx workflow.Context, record, why string, kind failure.Kind) error {
 	err := perform(withActivity(ctx, centreForever, "delete the record of the rollout"),
-		rollout.ActivityWithdrawRollout, rollout.WithdrawRequest{Record: recorded.Record}, nil)
+		rollout.ActivityWithdrawRollout, rollout.WithdrawRequest{Record: record}, nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Error("could not delete the record of a rollout that was not started", "record",
-			recorded.Record, "error", err)
+			record, "error", err)
 	}
 	return temporal.NewNonRetryableApplicationError(why, string(kind), nil)
 }
 
 // awaitRollout starts the Rollout and waits for its end.
-func (r *itemRun) awaitRollout(ctx workflow.Context, i int, spec strategy.Spec,
-	recorded rollout.Recorded) (workload.Result, error) {
-	child := workflow.ExecuteChildWorkflow(rolloutOptions(ctx, spec, recorded), TypeRollout,
-		r.rolloutInput(i, spec, recorded))
-	view := &plan.RolloutStatus{Party: spec.Party, Namespace: spec.Namespace, Name: spec.Name, Record: recorded.Record,
+func (r *itemRun) awaitRollout(ctx workflow.Context, i int, input RolloutInput) (workload.Result, error) {
+	spec, record := input.Request.Spec, input.Request.Record
+	child := workflow.ExecuteChildWorkflow(rolloutOptions(ctx, spec, record), TypeRollout, input)
+	view := &plan.RolloutStatus{Party: spec.Party, Namespace: spec.Namespace, Name: spec.Name, Record: record,
 		Steps: len(spec.Strategy.Steps)}
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 		why, kind := fmt.Sprintf("%s could not be started: %s", view, message(err)), failure.Conflict
@@ -109,7 +138,7 @@ func (r *itemRun) awaitRollout(ctx workflow.Context, i int, spec strategy.Spec,
 			why, kind = fmt.Sprintf("%s runs already, and was not started by this task: wait until it has ended, or "+
 				"stop it, and run the task again", view), failure.Claimed
 		}
-		return workload.Result{}, r.withdraw(ctx, recorded, why, kind)
+		return workload.Result{}, r.withdraw(ctx, record, why, kind)
 	}
 	r.rollouts[i] = child
 	w := &r.statuses[i]
@@ -137,12 +166,12 @@ func (r *itemRun) reportRollouts(view *plan.RolloutStatus) {
 	r.show()
 }
 
-func rolloutOptions(ctx workflow.Context, spec strategy.Spec, recorded rollout.Recorded) workflow.Context {
+func rolloutOptions(ctx workflow.Context, spec strategy.Spec, record string) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: rollout.WorkflowID(spec.Party, spec.Namespace, spec.Name), TaskQueue: QueueEngine,
 		ParentClosePolicy:     parentClosePolicy,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		TypedSearchAttributes: RolloutAttributes(spec), Memo: map[string]any{MemoRecord: recorded.Record},
+		TypedSearchAttributes: RolloutAttributes(spec), Memo: map[string]any{MemoRecord: record},
 		StaticSummary: fmt.Sprintf("%s %s/%s, released by a plan", spec.WorkloadRef.Kind, spec.Namespace,
 			spec.WorkloadRef.Name),
 	})

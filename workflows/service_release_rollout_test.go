@@ -15,12 +15,16 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
 // rollouts plays the party's worker, the centre and the rollouts of an item.
 type rollouts struct {
 	found rollout.PreflightResult
+	// served is what the newest Healthy record shows, if the party must ask for it: stableUnknown.
+	served        *strategy.Revision
+	stableUnknown bool
 	// unchecked is how often the party cannot check a workload, failing how often it cannot for now.
 	unchecked, failing int
 	// run plays a rollout; nil: it succeeds at once.
@@ -43,8 +47,15 @@ func (r *rollouts) serve(s *stage) {
 			r.unchecked--
 			return []rollout.PreflightResult{{Unchecked: "this party's cluster is out of reach"}}, nil
 		}
+		if r.stableUnknown && in.Rollouts[0].Served == nil {
+			return []rollout.PreflightResult{{StableUnknown: true,
+				Refusals: []rollout.Refusal{{Reason: "no revision has a ready pod"}}}}, nil
+		}
 		return []rollout.PreflightResult{r.found}, nil
 	}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
+	s.RegisterActivityWithOptions(func(context.Context, strategy.Spec) (*strategy.Revision, error) {
+		return r.served, nil
+	}, activity.RegisterOptions{Name: rollout.ActivityLastHealthy})
 	s.RegisterActivityWithOptions(func(_ context.Context, in rollout.RecordRequest) (rollout.Recorded, error) {
 		if r.away > 0 {
 			r.away--
@@ -119,6 +130,36 @@ func TestServiceReleaseByRollouts(t *testing.T) {
 				require.Equal(t, "record of w0000", result.Workloads[0].Rollout.Record)
 			}
 		})
+	}
+}
+
+// No pod shows which revision is the stable one: the newest Healthy record does, or the item fails before anything is
+// recorded.
+func TestServiceReleaseByRollouts_AsksRecords_WhenNoPodShowsStableRevision(t *testing.T) {
+	for _, c := range []struct {
+		served *strategy.Revision
+		state  plan.ItemState
+	}{{&strategy.Revision{Template: "t1", Name: "w-1"}, plan.ItemSucceeded}, {nil, plan.ItemFailed}} {
+		in, orders := releaseOf(plan.Sequential, 1)
+		in.Outline.RollOut = true
+		var began []machine.Request
+		r := &rollouts{stableUnknown: true, served: c.served,
+			run: func(_ workflow.Context, in RolloutInput) (RolloutResult, error) {
+				began = append(began, in.Request)
+				return RolloutResult{Phase: rollout.PhaseHealthy, Record: in.Record}, nil
+			}}
+		result, _ := through(t, in, func(s *stage) {
+			s.orders = orders
+			r.serve(s)
+		})
+		require.Equal(t, c.state, result.State, result.Reason)
+		if c.served == nil {
+			require.Contains(t, result.Reason, "no revision has a ready pod")
+			require.Empty(t, r.recorded)
+			continue
+		}
+		require.Len(t, began, 1)
+		require.Equal(t, c.served, began[0].Served, "the rollout begins from it")
 	}
 }
 

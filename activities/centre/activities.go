@@ -79,6 +79,7 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 		operation.ActivityCompleteRecord: a.CompleteRecord, workload.ActivityClaimHolder: a.ClaimHolder,
 		source.ActivityUnrecorded: a.UnrecordedPackages, window.ActivityNextOpening: a.NextOpening,
 		rollout.ActivityCompleteRollout: a.CompleteRollout, rollout.ActivityRecordRollout: a.RecordRollout,
+		rollout.ActivityLastHealthy:     a.LastHealthy,
 		rollout.ActivityWithdrawRollout: a.WithdrawRollout, rollout.ActivityPublishRollout: a.PublishRollout,
 		rollout.ActivityHoldTraffic: a.HoldTraffic, rollout.ActivityLeaveTraffic: a.LeaveTraffic,
 		serving.ActivityBegin: a.BeginServing, serving.ActivityNote: a.NoteServing,

@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"slipway.io/slipway/activities/attempt"
-	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -50,7 +49,7 @@ func (a *Activities) ClaimHolder(ctx context.Context, in workload.ClaimHolderReq
 // ended reports whether the release that made a claim, or a later one of the same rollout, has given back all that it
 // had borrowed. A release that left a split in place has not; the next one does.
 func (a *Activities) ended(ctx context.Context, claim string) (bool, error) {
-	ended, err := drift.Ended(ctx, a.temporal, claim)
+	ended, err := execution.HasGivenBack(ctx, a.temporal, claim)
 	if err != nil || ended {
 		return ended, err
 	}
@@ -67,7 +66,7 @@ func (a *Activities) ended(ctx context.Context, claim string) (bool, error) {
 		if r.Outcome == nil {
 			continue
 		}
-		ended = ended || slices.Contains(drift.GaveBack, r.Outcome.State)
+		ended = ended || slices.Contains(execution.GaveBack, r.Outcome.State)
 		if r.Outcome.RunID == holder.RunID {
 			return ended, nil
 		}

@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/store"
 )
@@ -67,6 +68,16 @@ func rolloutRecordName(in rollout.RecordRequest) string {
 	name := spec.Name[:min(len(spec.Name), readable)]
 	return v1alpha1.RecordName(v1alpha1.KindRollout, name+"-"+
 		digest.Of(fmt.Sprintf("%s\n%d\n%s", in.Task, in.Item, spec.Workload().Identity()))[:16])
+}
+
+// LastHealthy reads which version the newest Healthy release of a name has left on its workload; nil if none is on
+// record.
+func (a *Activities) LastHealthy(ctx context.Context, of strategy.Spec) (*strategy.Revision, error) {
+	left, err := a.store.LastHealthy(ctx, of)
+	if err != nil {
+		return nil, attempt.RetriedError(err)
+	}
+	return left, nil
 }
 
 // WithdrawRollout deletes the record of a rollout that was not started. The record of one that has ended stays.

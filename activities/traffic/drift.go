@@ -38,6 +38,9 @@ type DriftDetector struct {
 
 	// leftWatch has, by place, the *missingObject of each object that has left the watch, until it is known why.
 	leftWatch sync.Map
+	// lostServices has, by place, the *missingObject of each canary Service that left the watch, until its rollout has
+	// created it again or its routes are restored.
+	lostServices sync.Map
 	// uncheckedServices has the places of borrowed Services that existed when the watch began: whether their canary
 	// Service was deleted before is not checked yet.
 	uncheckedServices sync.Map
@@ -86,7 +89,7 @@ func (d *DriftDetector) Start(context.Context) error {
 	d.Begin(d.kinds.Run, d.teller.Run, func(ctx context.Context) {
 		d.protectQueue.Run(ctx, watch.Work[string]{Workers: protectWorkers,
 			Do: func(ctx context.Context, claim string) (time.Duration, error) {
-				return 0, d.protectTraffic(ctx, claim)
+				return d.protectTraffic(ctx, claim)
 			}})
 	})
 	return nil
@@ -108,7 +111,12 @@ func (d *DriftDetector) objectHandler() watch.Handler[*borrowedObject] {
 	}, Updated: func(_, l *borrowedObject) {
 		look(l)
 	}, Deleted: func(l *borrowedObject) {
-		d.leftWatch.Store(l.place(), &missingObject{borrowedObject: l, since: time.Now()})
+		missing := &missingObject{borrowedObject: l, since: time.Now()}
+		d.leftWatch.Store(l.place(), missing)
+		if l.kind.Resource == services.gvr && !l.borrowed {
+			d.lostServices.Store(l.place(), missing)
+			d.protectQueue.Add(l.claim)
+		}
 		d.teller.Forget(l.place())
 		d.teller.Enqueue(l.place())
 	}}

@@ -3,7 +3,7 @@ package traffic
 import (
 	"context"
 
-	"slipway.io/slipway/activities/drift"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
@@ -18,7 +18,7 @@ func (d *DriftDetector) takeOffCopy(ctx context.Context, at place, l *borrowedOb
 	if !l.brought {
 		return false, nil
 	}
-	if ended, err := drift.Ended(ctx, d.temporal, l.claim); !ended || err != nil {
+	if ended, err := execution.HasGivenBack(ctx, d.temporal, l.claim); !ended || err != nil {
 		return false, err
 	}
 	live, err := d.a.get(ctx, at)
@@ -29,7 +29,7 @@ func (d *DriftDetector) takeOffCopy(ctx context.Context, at place, l *borrowedOb
 		return true, nil // the watch delivers what it is now
 	}
 	ops := append([]jsonpatch.Op{jsonpatch.Test("/metadata/uid", string(l.UID)),
-		jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationHeldBy), l.claim)}, drift.RemovalOf(meta(live))...)
+		jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationHeldBy), l.claim)}, rollout.RemovalOf(meta(live))...)
 	_, err = d.a.cluster.Patch(ctx, at.Ref, jsonpatch.Encode(ops), false)
 	if kube.IsAny(err, kube.Missing, kube.Rejected) { // it was deleted, or a release has borrowed it
 		return true, nil

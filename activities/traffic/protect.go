@@ -19,16 +19,17 @@ const maxAttempts = 5
 
 // protectTraffic makes sure that Services and routes of a rollout never select zero ready pods. A pinned Service gets
 // its original selector back if none of that version's pods is ready while others are, or if the workload's own
-// controller may move the pods. Routes to a canary Service without ready pods are restored. The worker acts by itself,
-// in every state of the rollout. It signals the rollout before, which shows whether the rollout runs in this engine,
-// and afterwards; the rollout pins and routes again when it has ready pods.
-func (d *DriftDetector) protectTraffic(ctx context.Context, claim string) error {
+// controller may move the pods. Routes to a canary Service without ready pods are restored, and those to one that stays
+// deleted. The worker acts by itself, in every state of the rollout. It signals the rollout before, which shows whether
+// the rollout runs in this engine, and afterwards; the rollout pins and routes again when it has ready pods. again is
+// when to look again; 0: at the next change.
+func (d *DriftDetector) protectTraffic(ctx context.Context, claim string) (again time.Duration, err error) {
 	if err := d.sendReports(ctx, claim); err != nil {
-		return err
+		return 0, err
 	}
 	h, _ := d.holdings.Held(claim)
 	if err := d.watchRoutesOf(h); err != nil {
-		return err
+		return 0, err
 	}
 	for _, service := range d.servicesOf(claim) {
 		at := services.at(service.Namespace, service.Name)
@@ -36,29 +37,81 @@ func (d *DriftDetector) protectTraffic(ctx context.Context, claim string) error 
 			continue
 		}
 		if err := d.checkCanaryService(ctx, service, h); err != nil {
-			return err
+			return 0, err
 		}
 		loose := service.borrowed && h.Unsettled
 		if !loose && d.hasReadyEndpoint(at) {
 			continue
 		}
-		err := errRetry
-		for try := 0; try < maxAttempts && errors.Is(err, errRetry); try++ {
+		if err := d.protect(ctx, at, func() error {
 			if service.borrowed {
-				err = d.unpin(ctx, at, claim, loose)
-			} else {
-				err = d.unroute(ctx, at, claim, h)
+				return d.unpin(ctx, at, claim, loose)
 			}
-		}
-		var f *failure.Error
-		if errors.As(err, &f) { // the rollout hits the same failure and reports it
-			d.a.options.Logger.WarnContext(ctx, "a Service selects no ready pod, and this could not be fixed",
-				"service", at.String(), "error", f)
-		} else if err != nil {
-			return err
+			return d.unroute(ctx, at, claim, h)
+		}); err != nil {
+			return 0, err
 		}
 	}
-	return d.sendReports(ctx, claim)
+	if again, err = d.unrouteLost(ctx, claim, h); err != nil {
+		return 0, err
+	}
+	return again, d.sendReports(ctx, claim)
+}
+
+// protect makes a change for a Service, which it decides again after a conflict.
+func (d *DriftDetector) protect(ctx context.Context, service place, change func() error) error {
+	err := errRetry
+	for try := 0; try < maxAttempts && errors.Is(err, errRetry); try++ {
+		err = change()
+	}
+	if f, is := errors.AsType[*failure.Error](err); is { // the rollout hits the same failure and reports it
+		d.a.options.Logger.WarnContext(ctx, "a Service selects no ready pod, and this could not be fixed",
+			"service", service.String(), "error", f)
+		return nil
+	}
+	return err
+}
+
+// lostGrace is how long a rollout may take to create a canary Service again that another client has deleted. It does so
+// within a second, unless it waits for a person, or its pods are being finished.
+const lostGrace = 5 * time.Second
+
+// unrouteLost restores the routes to canary Services that another client has deleted, and that the rollout has not
+// created again. again is when to look again; 0: none is left.
+func (d *DriftDetector) unrouteLost(ctx context.Context, claim string, h drift.Holding) (again time.Duration,
+	err error) {
+	var lost []*missingObject
+	d.lostServices.Range(func(_, value any) bool {
+		if one := value.(*missingObject); one.claim == claim {
+			lost = append(lost, one)
+		}
+		return true
+	})
+	for _, one := range lost {
+		at := one.place()
+		_, removed := d.a.removed.Get(one.UID)
+		stays := !removed && d.find(at) == nil
+		if wait := lostGrace - time.Since(one.since); stays && wait > 0 {
+			again = max(again, wait)
+			continue
+		}
+		if stays && h.Claim != "" {
+			if err := d.protect(ctx, at, func() error { return d.unrouteDeleted(ctx, at, claim, h) }); err != nil {
+				return 0, err
+			}
+		}
+		d.lostServices.Delete(at)
+	}
+	return again, nil
+}
+
+// unrouteDeleted restores the routes to a canary Service that does not exist, if the stable Service has ready pods.
+func (d *DriftDetector) unrouteDeleted(ctx context.Context, canary place, claim string, h drift.Holding) error {
+	live, err := d.a.get(ctx, canary)
+	if err != nil || live != nil {
+		return err
+	}
+	return d.routeToStable(ctx, canary, claim, h, canary.String()+" was deleted by another client")
 }
 
 // checkCanaryService checks once whether the canary Service of a pinned Service still exists that was there when the
@@ -79,7 +132,9 @@ func (d *DriftDetector) checkCanaryService(ctx context.Context, stable *borrowed
 		if live == nil {
 			left := &borrowedObject{kind: stable.kind, claim: stable.claim}
 			left.Namespace, left.Name = at.Namespace, at.Name
-			d.leftWatch.Store(at, &missingObject{borrowedObject: left, since: time.Now()})
+			missing := &missingObject{borrowedObject: left, since: time.Now()}
+			d.leftWatch.Store(at, missing)
+			d.lostServices.Store(at, missing)
 			d.teller.Enqueue(at)
 		}
 	}
@@ -166,6 +221,12 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 	if err != nil || len(ready) > 0 {
 		return err
 	}
+	return d.routeToStable(ctx, canary, claim, h, "no pod of the new version is ready")
+}
+
+// routeToStable restores the routes to a canary Service, if the stable Service has ready pods.
+func (d *DriftDetector) routeToStable(ctx context.Context, canary place, claim string, h drift.Holding,
+	why string) error {
 	request := rollout.RouteRequest{Subject: rollout.Subject{Workload: catalog.Workload{Namespace: canary.Namespace,
 		WorkloadRef: h.Workload.WorkloadRef}, Claim: claim}, Action: rollout.RouteToStable, Routings: h.Routings,
 		Overwrite: true}
@@ -177,8 +238,7 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 			return err
 		}
 		done := rollout.Observed{What: rollout.ObservedUnrouted, Claim: claim, Object: canary.String(),
-			Message: fmt.Sprintf("%s sends all requests to %s, since no pod of the new version is ready",
-				target(j.routing), j.stable())}
+			Message: fmt.Sprintf("%s sends all requests to %s, since %s", target(j.routing), j.stable(), why)}
 		held, err := d.a.held(ctx, j)
 		ours := func(p heldPlace) bool { return p.holder == j.hand.Claim }
 		if err != nil || !slices.ContainsFunc(held, ours) || !d.mayAct(ctx, claim, done) {

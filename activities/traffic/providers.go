@@ -80,8 +80,8 @@ func jobs(req rollout.RouteRequest) []job {
 		}
 		out = append(out, job{
 			namespace: req.Workload.Namespace, routing: r, pair: pair, asks: asks,
-			hand: traffic.Claimant{Claim: req.Claim, TakeOver: req.TakeOver, Overwrite: req.Overwrite,
-				WriteOriginalSpec: req.Declared},
+			hand: traffic.Claimant{Claim: req.Claim, TakeOver: req.TakeOver, Ended: req.Ended,
+				Overwrite: req.Overwrite, WriteOriginalSpec: req.Declared},
 			version: traffic.Version{
 				Workload: req.Workload.WorkloadRef.Name, Label: req.Workload.WorkloadRef.Lookup().RevisionLabel,
 				Hash:   req.CanaryHash,

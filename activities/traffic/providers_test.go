@@ -151,3 +151,28 @@ func TestTakeOver(t *testing.T) {
 		})
 	}
 }
+
+// A dump brings back what an ended release had on the objects: the next release takes that claim over, but what it
+// finds is the original, and not what the copied annotation names.
+func TestTakeOver_RestoresNothingFromCopyOfEndedRelease(t *testing.T) {
+	t.Parallel()
+	for name, w := range ways {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.set(w)
+			b.must(b.request(rollout.RoutePin, w.routing))
+			dumped := b.object("Service", "order").Object["spec"]
+
+			next := workload.Holder{WorkflowID: "rollout/default/shop/order", RunID: "run-2"}.String()
+			for _, action := range []rollout.RouteAction{rollout.RoutePin, rollout.RouteUnpin} {
+				req := b.request(action, w.routing)
+				req.Claim, req.TakeOver, req.Ended = next, ours, true
+				b.must(req)
+			}
+			service := b.object("Service", "order")
+			require.Equal(t, dumped, service.Object["spec"], "the selector that came with the dump is its owner's")
+			require.NotContains(t, service.GetAnnotations(), rollout.AnnotationHeldBy)
+			require.NotContains(t, service.GetAnnotations(), rollout.AnnotationRestore)
+		})
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
@@ -54,6 +55,8 @@ type Options struct {
 	// Protection reads what the API server does to writes of this worker; nil: the activities have a reader of their
 	// own.
 	Protection *kube.ProtectionReader
+	// Temporal says whether the release that left something on a workload has ended; nil: that is not asked.
+	Temporal execution.Describer
 }
 
 // Packages is the store of a party's code packages.

@@ -5,9 +5,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"slipway.io/slipway/activities/drift"
+	"slipway.io/slipway/execution"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -19,7 +20,7 @@ func (s *DriftDetector) takeOffCopy(ctx context.Context, t target, r *claimedWor
 		return false, nil
 	}
 	if !r.copied {
-		if ended, err := drift.Ended(ctx, s.temporal, r.claim); !ended || err != nil {
+		if ended, err := execution.HasGivenBack(ctx, s.temporal, r.claim); !ended || err != nil {
 			return false, err
 		}
 	}
@@ -35,7 +36,7 @@ func (s *DriftDetector) takeOffCopy(ctx context.Context, t target, r *claimedWor
 	}
 	tests := []jsonpatch.Op{jsonpatch.Test("/metadata/uid", string(r.UID)),
 		jsonpatch.Test(jsonpatch.Annotation(workload.AnnotationClaimedBy), r.claim)}
-	_, err = s.activities.cluster.Patch(ctx, t.ref(), jsonpatch.Encode(append(tests, drift.RemovalOf(o)...)), false)
+	_, err = s.activities.cluster.Patch(ctx, t.ref(), jsonpatch.Encode(append(tests, rollout.RemovalOf(o)...)), false)
 	if kube.IsAny(err, kube.Missing, kube.Rejected) { // it was deleted, or a release has claimed it
 		return true, nil
 	}

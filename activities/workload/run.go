@@ -139,6 +139,7 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 // observe is what this operation reads of its workload.
 func (t *operationJob) observe(ctx context.Context, live *unstructured.Unstructured) (*object, error) {
 	o := t.kind.observe(live)
+	t.noteCopy(ctx, o)
 	if v := t.req.Version(); v != nil {
 		o.seen.Marker = ""
 		if v.PresentIn(templateOf(live)) {

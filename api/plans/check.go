@@ -119,6 +119,8 @@ type itemCheck struct {
 	request operation.Request
 	// spec is the rollout that will release the workload; nil if the request does it directly.
 	spec *strategy.Spec
+	// served is the version that the rollout's newest Healthy record shows; nil unless no pod shows which one is stable.
+	served *strategy.Revision
 }
 
 // preflight asks the workers of all parties whether the task can be executed, and refuses it for their reasons together
@@ -156,6 +158,9 @@ func (x *taskStart) askParties(ctx context.Context) (refusals []schema.FieldProb
 		if refusals = append(refusals, refused...); err != nil {
 			return refusals, absent, err
 		}
+		if err := x.askWithRecords(ctx, outcomes, order); err != nil {
+			return refusals, absent, err
+		}
 		for i, outcome := range outcomes {
 			if outcome.Rollout != nil {
 				refusals = append(refusals, x.rolloutRefusals(order[i][0], *outcome.Rollout)...)
@@ -176,6 +181,34 @@ func (x *taskStart) askParties(ctx context.Context) (refusals []schema.FieldProb
 		}
 	}
 	return refusals, absent, nil
+}
+
+// askWithRecords repeats the checks of rollouts of which no pod shows the stable revision, with the one that their newest
+// Healthy record shows, and replaces their outcomes.
+func (x *taskStart) askWithRecords(ctx context.Context, outcomes []workflows.PreflightOutcome,
+	order [][]itemCheck) (err error) {
+	var again []itemCheck
+	var replaced []int
+	for i, outcome := range outcomes {
+		if outcome.Rollout == nil || !outcome.Rollout.StableUnknown {
+			continue
+		}
+		at := order[i][0]
+		if at.served, err = x.Home.LastHealthy(ctx, *at.spec); err != nil {
+			return err
+		}
+		if at.served != nil {
+			again, replaced = append(again, at), append(replaced, i)
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	found, _, _, err := x.runPreflight(ctx, again)
+	for n, outcome := range found {
+		outcomes[replaced[n]] = outcome
+	}
+	return err
 }
 
 // problemsOf converts the refusals of a party to problems of items. It omits items that rollouts release: their direct
@@ -346,7 +379,7 @@ func policies(snapshot plan.Snapshot) iter.Seq2[int, window.Times] {
 func (x *taskStart) rolloutCheck(ctx context.Context, at itemCheck) (check workflows.RolloutPreflight, refusal string,
 	err error) {
 	check, refusal, err = rollouts.NewPreflight(ctx, x.Backend, *at.spec, x.snapshot.Queues[at.spec.Party])
-	check.Request.Build = at.request.Build
+	check.Request.Build, check.Request.Served = at.request.Build, at.served
 	return check, refusal, err
 }
 

@@ -17,7 +17,6 @@ import (
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/rollout/history"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/trafficrouting"
@@ -77,16 +76,8 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 	if err != nil || !found.StableUnknown || s.served != nil {
 		return found, err
 	}
-	records, err := s.Home.ListRecords(ctx, s.key.labels())
-	if err != nil {
-		return nil, err
-	}
-	past, err := newHistory(s.Handlers, s.key, records).all(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if s.served = history.LastHealthy(byWorkload(past)[s.request.Spec.WorkloadRef]); s.served == nil {
-		return found, nil
+	if s.served, err = s.Home.LastHealthy(ctx, s.request.Spec); err != nil || s.served == nil {
+		return found, err
 	}
 	return s.ask(ctx)
 }

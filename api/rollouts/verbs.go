@@ -23,6 +23,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/workflows"
 )
@@ -244,4 +245,14 @@ func (o *Objects) Send(ctx context.Context, ref rollout.ObjectRef, c rollout.Com
 func (o *Objects) Open(ctx context.Context, ref rollout.ObjectRef) (bool, error) {
 	described, err := o.Describe(ctx, keyOf(ref).workflowID())
 	return err == nil && execution.IsOpen(described), err
+}
+
+// HasGivenBack reports whether the release that made a claim has ended and given everything back. One of another engine
+// is not known here.
+func (o *Objects) HasGivenBack(ctx context.Context, claim string) (bool, error) {
+	engine, err := o.Home.Engine(ctx)
+	if err != nil || workload.ParseHolder(claim).Engine.Differs(engine) {
+		return false, err
+	}
+	return execution.HasGivenBack(ctx, o.Temporal, claim)
 }

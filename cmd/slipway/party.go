@@ -89,11 +89,12 @@ func ownNamespace(s settings.Settings) string {
 	return cmp.Or(kube.PodNamespace(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context}), s.Namespace)
 }
 
-func newWorkloads(p partyParts, routes *traffic.Activities, packages *partysource.Activities) *workload.Activities {
+func newWorkloads(p partyParts, routes *traffic.Activities, packages *partysource.Activities,
+	temporal client.Client) *workload.Activities {
 	parties, _ := servedParties(p.Settings)
 	activities := workload.New(p.Typed, p.Objects, workload.Options{Namespaces: p.Settings.WatchNamespaces,
 		Parties: parties, TrafficPreflight: routes.TrafficPreflight, Packages: packages, Policy: p.Policy,
-		Protection: p.Protection, Logger: p.Log})
+		Protection: p.Protection, Logger: p.Log, Temporal: temporal})
 	p.Lifecycle.Append(fx.StopHook(activities.Stop))
 	return activities
 }

@@ -48,6 +48,8 @@ type Releases interface {
 		error)
 	// Open reports whether a release of an object is running.
 	Open(ctx context.Context, object rollout.ObjectRef) (bool, error)
+	// HasGivenBack reports whether the release that made a claim has ended and given everything back.
+	HasGivenBack(ctx context.Context, claim string) (bool, error)
 	// RecordNotHeld writes the record of a change of a pod template that moved pods without a release, once.
 	RecordNotHeld(ctx context.Context, u kruise.Unheld) error
 }
@@ -102,6 +104,8 @@ type Controller struct {
 	warnings        *warnings
 	// namespaces caches the labels of namespaces, which may name an engine.
 	namespaces recent.Cache
+	// givenBack caches which releases have given everything back, by their claims.
+	givenBack recent.Cache
 }
 
 // New returns a controller for the home cluster of these clients. It makes no request before Start.

@@ -33,6 +33,8 @@ func (*begins) RecordNotHeld(context.Context, kruise.Unheld) error { return nil 
 
 func (*begins) Open(context.Context, rollout.ObjectRef) (bool, error) { return false, nil }
 
+func (*begins) HasGivenBack(context.Context, string) (bool, error) { return false, nil }
+
 // While another controller releases the workloads of Rollouts, no release begins, and the object shows why. The check
 // is shared by all releases about to begin.
 func TestNoReleaseBegins_NextToAnotherController(t *testing.T) {

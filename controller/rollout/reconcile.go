@@ -50,6 +50,9 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	if err != nil {
 		return 0, err
 	}
+	if removed, err := c.removeCopy(ctx, w); removed || err != nil {
+		return removedCopyInterval, err
+	}
 	now := time.Now()
 	refused, retryAt := known.refused(r, w, now)
 	unchecked, err := c.unchecked(ctx, r)

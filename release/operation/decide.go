@@ -103,7 +103,9 @@ func decide(req Request, seen Observed) workload.NextAction {
 			"%s is being deleted by another client: no further changes are made", req.Workload))
 	case seen.Claim == req.Claim:
 		return decideHeld(req, seen)
-	case seen.Claim == "":
+	case seen.Copied && !seen.Held && seen.Ending == nil:
+		return takeOver(req, seen, "remove what an ended release had left on it, which another client has brought back")
+	case seen.Claim == "" || seen.Copied && !seen.Held:
 		return decideFree(req, seen)
 	case seen.Held:
 		return claimLost(req, seen)

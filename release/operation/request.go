@@ -234,6 +234,9 @@ type Observed struct {
 	// Rollout is the value of AnnotationRollout: an unfinished rollout controls the workload's split, with or without a
 	// claim; "" if there is none.
 	Rollout string
+	// Copied means that a release had left the claim, the original and the rollout on the workload which has ended and
+	// given everything back: another client has brought them back since, with an older copy of the workload.
+	Copied bool
 	// Held means that this operation has already held the claim. Ending is the result that it was about to return when
 	// it released the claim.
 	Held   bool

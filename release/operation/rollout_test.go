@@ -31,3 +31,36 @@ func TestDecide_Refuses_WhenRolloutIsUnfinished(t *testing.T) {
 		}
 	}
 }
+
+// Another client has brought back what an ended release had left: it is removed, with no restore of what it names, and
+// then the operation begins. An operation that has held the claim itself, or has a result, does not begin again.
+func TestDecide_RemovesCopyOfEndedRelease(t *testing.T) {
+	t.Parallel()
+	const ended = "rollout/default/shop/order@run-0"
+	for reason, claim := range map[string]string{"it had been left frozen": "", "it was claimed": ended} {
+		seen := running(3)
+		seen.Claim, seen.Copied = claim, true
+		req := request(operation.KindDeployment, plan.Restart, plan.Parallel)
+		require.Empty(t, operation.RefusalReason(req, seen), reason)
+		d := operation.Decide(req, seen)
+		require.Equal(t, workload.ActWrite, d.Action, "%s: %s", reason, d.Reason)
+		require.Equal(t, claim, d.Write.ExpectedClaim, reason)
+		require.Equal(t, ourClaim, d.Write.Claim, reason)
+		require.Subset(t, d.Write.Remove, []string{workload.AnnotationRollout, "slipway.io/recover"}, reason)
+		require.NotContains(t, d.Write.Remove, workload.AnnotationOriginal, reason)
+		require.Empty(t, d.Write.Settings, "what the client wrote is left")
+
+		saved, err := operation.ParseOriginal(d.Write.Annotations[workload.AnnotationOriginal], borrowable)
+		require.NoError(t, err)
+		next := running(3)
+		next.Claim, next.Original = ourClaim, saved
+		require.Equal(t, "begin", operation.Decide(req, next).Write.Step, reason)
+
+		held := seen
+		held.Held = true
+		require.Equal(t, failure.ClaimLost, operation.Decide(req, held).Failure.Kind, reason)
+		done := seen
+		done.Ending = &workload.Ending{Result: &workload.Result{Message: "restarted"}}
+		require.Equal(t, workload.ActDone, operation.Decide(req, done).Action, reason)
+	}
+}

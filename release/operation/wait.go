@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -206,11 +207,17 @@ func abort(req Request, seen Observed, e *failure.Error) workload.NextAction {
 	return workload.NextAction{Action: workload.ActWrite, Reason: e.Message, Write: w, Failure: e}
 }
 
-// takeOver restores what the previous holder borrowed and replaces its claim with this operation's, in one write.
+// takeOver restores what the previous holder borrowed and replaces its claim with this operation's, in one write. A copy
+// of what it had left is removed instead.
 func takeOver(req Request, seen Observed, reason string) workload.NextAction {
 	w, _ := restoreWrite(seen, "take-over")
 	w.Release, w.Claim, w.OnlyIfUnchanged = false, req.Claim, true
-	w.Remove = slices.DeleteFunc(w.Remove, func(name string) bool { return name == workload.AnnotationOriginal })
+	if seen.Copied {
+		w.Remove, w.Unlabel = slices.Clone(rollout.LeftAnnotations), []string{rollout.LabelStableRevision}
+	}
+	w.Remove = slices.DeleteFunc(w.Remove, func(name string) bool {
+		return name == workload.AnnotationOriginal || name == workload.AnnotationClaimedBy
+	})
 	w.Annotations[workload.AnnotationOriginal] = Original{UID: seen.UID, Operation: req.Operation,
 		BegunAt: seen.Now.UTC()}.String()
 	return write(reason, w)

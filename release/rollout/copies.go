@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -49,4 +50,19 @@ func AnnotationsOf(o metav1.Object) map[string]string {
 		delete(annotations, name)
 	}
 	return annotations
+}
+
+// RemovalOf returns the operations that remove from an object what releases leave on objects until they end.
+func RemovalOf(o metav1.Object) (ops []jsonpatch.Op) {
+	for _, name := range LeftAnnotations {
+		if _, has := o.GetAnnotations()[name]; has {
+			ops = append(ops, jsonpatch.Remove(jsonpatch.Annotation(name)))
+		}
+	}
+	for _, name := range LeftLabels {
+		if _, has := o.GetLabels()[name]; has {
+			ops = append(ops, jsonpatch.Remove(jsonpatch.Label(name)))
+		}
+	}
+	return ops
 }

@@ -326,6 +326,9 @@ func (v View) Shown() View {
 
 // The centre's activities for the rollouts of a plan's task, which the task's own workflow starts.
 const (
+	// ActivityLastHealthy reads which version the newest Healthy release of a name has left on its workload.
+	// strategy.Spec → *strategy.Revision, null if none is on record.
+	ActivityLastHealthy = "home.LastHealthy"
 	// ActivityRecordRollout writes the record of a rollout that begins. RecordRequest → Recorded.
 	ActivityRecordRollout = "home.RecordRollout"
 	// ActivityWithdrawRollout deletes the record of a rollout that was not started after all. WithdrawRequest →

@@ -58,6 +58,7 @@ func measureKubectl(t *testing.T, n int, watched time.Duration) {
 	})
 	waitClosed(t, e, 2*n)
 	waitPhases(t, e, 2*n)
+	waitNoWrites(t, proxy) // events are written asynchronously
 	writes, reads, _ := proxy.Requests()
 
 	fmt.Printf("\n%d Deployments of %d pods, in %d steps without pauses, no traffic: started over HTTP, and by an "+

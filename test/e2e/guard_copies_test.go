@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workload"
@@ -167,4 +169,54 @@ func TestFrozenSplit_IsNotFinishedTwice_WhenBroughtBack(t *testing.T) {
 	}
 	r.WaitPhase(again.Name, rollout.PhaseHealthy)
 	require.Empty(t, marksOf(r.object()))
+}
+
+// The same dump blocks nothing else: a plan's operation begins, and so does a release of a Rollout object.
+func TestFrozenSplit_BlocksNoPlanAndNoRolloutObject_WhenBroughtBack(t *testing.T) {
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	r := prepareUnobserved(t, e, deploymentCell(strategy.StylePartition, harness.NoProvider), nil)
+	g.EnforceOn(t, r.Apps)
+	name := r.rollout.Name
+	r.StartRollout(r.rollout)
+	r.WaitForApproval(name, 1)
+	r.MustVerb(name, "stop", `{"actor":"ann","to":"frozen"}`)
+	r.WaitPhase(name, rollout.PhaseCancelled)
+	dumped := r.dump(harness.Deployment.GVR)
+	require.NoError(t, unstructured.SetNestedField(dumped.Object, false, "spec", "paused"))
+	require.Contains(t, dumped.GetAnnotations(), workload.AnnotationRollout)
+	r.PutService(name, "", "Deployment/"+name)
+	r.PutPlan(name, "deployPlanItems: [{serviceId: "+name+", deployment: RESTART}]")
+	blocked := r.Call(http.MethodPost, "/api/v1/plans/"+name+"/execute", "{}")
+	require.Equal(t, http.StatusUnprocessableEntity, blocked.Status, "a frozen split blocks: %s", blocked.Body)
+	require.Contains(t, string(blocked.Body), "in the middle of a rollout")
+
+	r.MustVerb(name, "rollback", `{"actor":"ann"}`)
+	r.WaitPhase(name, rollout.PhaseRolledBack)
+	require.Empty(t, marksOf(r.object()))
+	r.Replace(dumped)
+	require.Contains(t, r.object().GetAnnotations(), workload.AnnotationRollout, "no detector watches it")
+	task := r.WaitTask(r.Execute(name), plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
+	require.Empty(t, marksOf(r.object()))
+
+	r.Replace(dumped)
+	r.waitPods(r.rollout.NewestImage(), harness.SubjectSize)
+	d := &declared{release: r, guard: g}
+	d.create(d.document(), "owner")
+	d.waitGate()
+	require.Eventually(t, func() bool {
+		return d.object().GetAnnotations()[workload.AnnotationRollout] == ""
+	}, harness.Patience, harness.Tick, "the gate holds no change of a workload with a split")
+	d.setImage("dev", "registry.test/order:v4")
+	for step := 1; step <= len(d.rollout.Strategy.Steps); step++ {
+		if d.needsApproval(step) {
+			d.approveUnwatched(step)
+		}
+	}
+	d.waitEnd(true)
+	d.waitPods("registry.test/order:v4", harness.SubjectSize)
+	for mark := range marksOf(d.object()) {
+		require.Contains(t, mark, "gate", "nothing is left of a release")
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/plan"
@@ -204,6 +205,35 @@ func TestPlanWithCanary(t *testing.T) {
 		require.Equal(t, other.Record, e.Rollout("taken").Record,
 			"the other rollout continues, and there is no record of a second one")
 	})
+	t.Run("StableByRecord", func(t *testing.T) {
+		t.Parallel()
+		e := e.WithT(t)
+		const name = "recorded"
+		e.Deployment(name, 2, nil)
+		e.WaitReadyPods(name, 2)
+		web := sources.NewFiles(t)
+		e.PutService(name, canaryService, "Deployment/"+name)
+		execute := func(text string) (task string) {
+			putPackage(t, web, "/"+text+".zip", text)
+			e.PutPlan(name, packagePlan(name, web.URL+"/"+text+".zip", ""))
+			return e.Execute(name)
+		}
+		image := imageOf(t, e, name)
+		task := execute("first")
+		e.Approve(name, e.WaitForApproval(name, 1))
+		e.WaitTask(task, plan.TaskSucceeded)
+		e.SetImage(harness.Deployment, name, "registry.test/order:bad")
+		breakPods(t, e, name)
+		task = execute("second")
+		status := e.WaitRollout(name, "the second release knows its stable version", func(s rollout.Status) bool {
+			return s.Task == task && len(s.StableImages) > 0
+		})
+		require.Equal(t, image, status.StableImages["app"], "the version that its last Healthy release has left")
+		e.MustVerb(name, "rollback", `{"actor":"ann"}`) // the template still has the image that does not exist
+		e.WaitPhase(name, rollout.PhaseRolledBack)
+		e.WaitReadyPods(name, 2)
+		e.WaitTask(task, plan.TaskFailed)
+	})
 	t.Run("RolledBack", func(t *testing.T) {
 		t.Parallel()
 		p := newPlanWithCanary(t, e, "back")
@@ -226,6 +256,30 @@ func TestPlanWithCanary(t *testing.T) {
 		require.Contains(t, p.markdownReport(t), "The decisions on rollout "+p.Apps+
 			"/back-canary are not known: its record is no longer kept.")
 	})
+}
+
+// breakPods makes the ready pods of a workload unready, until it has none and its own update shows that it hangs.
+func breakPods(t *testing.T, e *harness.Engine, name string) {
+	t.Helper()
+	pods := e.Kube.CoreV1().Pods(e.Apps)
+	require.Eventually(t, func() bool {
+		list, err := pods.List(context.Background(), metav1.ListOptions{LabelSelector: "app=" + name})
+		require.NoError(t, err)
+		ready, hangs := false, false
+		for _, p := range list.Items {
+			for _, c := range p.Status.ContainerStatuses {
+				hangs = hangs || c.State.Waiting != nil && c.State.Waiting.Reason == noImage.reason
+			}
+			for i, c := range p.Status.Conditions {
+				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+					ready = true
+					p.Status.Conditions[i].Status = corev1.ConditionFalse
+					_, _ = pods.UpdateStatus(context.Background(), &p, metav1.UpdateOptions{}) // repeated until it is
+				}
+			}
+		}
+		return hangs && !ready
+	}, harness.Patience, harness.Tick, "some pod stays ready, or the update does not hang")
 }
 
 // The canary in the middle of a plan is approved in the Temporal UI, in a real browser, without any other client.

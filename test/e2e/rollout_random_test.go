@@ -178,15 +178,16 @@ func (n *randomClient) resolveUntilDone(done <-chan struct{}) (end rollout.Statu
 	r := n.release
 	tries, answered, stopped := 0, "", false
 	for {
+		ended := func(s rollout.Status) bool { return s.Phase.Final() || s.FinishedAt != nil } // Failed: it never began
 		status := r.WaitRollout(r.rollout.Name, "something to decide, or its end", func(s rollout.Status) bool {
-			if s.Phase.Final() || s.WaitingFor == nil {
-				return s.Phase.Final()
+			if ended(s) || s.WaitingFor == nil {
+				return ended(s)
 			}
 			kind := s.WaitingFor.Kind
 			return (kind == rollout.WaitDrift || kind == rollout.WaitResume || kind == rollout.WaitApproval) &&
 				waitID(s) != answered
 		})
-		if status.Phase.Final() {
+		if ended(status) {
 			over = time.Now()
 			<-done
 			return status, over

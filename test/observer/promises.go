@@ -215,7 +215,13 @@ func (j *judge) judgeMoment(version uint64, what string, w world) {
 	j.traceFields(at, obj)
 	j.noteReversal(at, obj, w, c, size)
 	sizes := j.sizesFor(at, size)
-	j.judgePods(at, sizes, c, w.surplusPods(j.Workload))
+	dismissed := w.surplusPods(j.Workload)
+	// Another client's change of the template makes a third revision. A Deployment's controller counts the pods of
+	// ReplicaSets as its cache has them, which may be without its own last growth of one of the others.
+	if at.foreign && w.revisionsOf(j.Workload) > 2 {
+		dismissed += j.limits.MaxSurge(size)
+	}
+	j.judgePods(at, sizes, c, dismissed)
 	if j.Style == strategy.StyleCanary {
 		if most := j.mostExtra.atMost(j.largest(min(at.reach, len(j.Steps)), size), extra.All()); extra.All() > most {
 			j.breach(at, PromiseBatch, "%s has %d pods, at most %d are allowed", j.extraWorkload(), extra.All(), most)

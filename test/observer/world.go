@@ -120,6 +120,17 @@ func (w world) surplusPods(name Name) int32 {
 	return dismissed
 }
 
+// revisionsOf returns how many revisions the pods of a workload are of.
+func (w world) revisionsOf(name Name) int {
+	revisions := map[string]bool{}
+	for _, pod := range w.podsOf(name) {
+		if pod.DeletionTimestamp == nil {
+			revisions[revisionOf(pod, name)] = true
+		}
+	}
+	return len(revisions)
+}
+
 // serves reports whether a request to a Service reaches a pod: one of the Service's endpoints is ready, and so is one
 // of the pods that it selects.
 //

@@ -60,15 +60,10 @@ func replacedRevision(s rollout.Status) strategy.Revision {
 	return strategy.Revision{Template: s.StableTemplateDigest, Name: s.StableRevision, Images: s.StableImages}
 }
 
-// LastHealthy returns the version that the newest Healthy one of these releases, newest first, has left; nil if none is
-// on record.
-func LastHealthy(releases []rollout.Status) *strategy.Revision {
-	for _, s := range releases {
-		if r := newRevision(s); s.Phase == rollout.PhaseHealthy && identified(r) {
-			return &r
-		}
-	}
-	return nil
+// DeployedBy returns the version that a release deployed; false if its status does not identify it.
+func DeployedBy(s rollout.Status) (strategy.Revision, bool) {
+	r := newRevision(s)
+	return r, identified(r)
 }
 
 // Versions is the history of a name's versions, as read from its releases.

@@ -289,7 +289,7 @@ func (m *Machine) sharedRoute(action rollout.RouteAction, summary string) Action
 	subject := m.subject()
 	subject.Claim = m.s.SharedClaim
 	if former := workload.ParseHolder(subject.Claim).WorkflowID; former != subject.Claim && subject.TakeOver == "" {
-		subject.TakeOver = former // an earlier build wrote the claim without an engine
+		subject.TakeOver, subject.Ended = former, false // an earlier build wrote the claim without an engine
 	}
 	return Action{Kind: ActRoute, shared: true, Summary: summary, waitKind: rollout.WaitTraffic,
 		reason: m.position() + ": " + summary, Route: &rollout.RouteRequest{Subject: subject, Action: action,

@@ -115,7 +115,7 @@ func (m *Machine) recordBegin(r rollout.BeginResult) {
 		m.close(rollout.PhaseRolledBack)
 		return
 	}
-	s.StableRevision, m.s.StableHash, m.s.TakeOver = r.Stable, r.StableHash, ""
+	s.StableRevision, m.s.StableHash, m.s.TakeOver, m.s.TakeOverEnded = r.Stable, r.StableHash, "", false
 	s.StableTemplateDigest, s.StableImages = r.StableTemplate, r.StableImages
 	s.StablePackage, m.s.OverHung = r.StablePackage, r.Over
 	if r.TemplateWritten {

@@ -246,7 +246,8 @@ func (s *State) clearForRetry() {
 func (s *State) clearForBeginning() {
 	s.trafficState = trafficState{LastTraffic: s.LastTraffic, GraceUntil: s.GraceUntil}
 	s.sharedState = sharedState{}
-	s.Adopted, s.FinalMoveIndex, s.MayHoldClaim, s.TakeOver, s.Status.Traffic = nil, 0, false, "", nil
+	s.Adopted, s.FinalMoveIndex, s.MayHoldClaim, s.Status.Traffic = nil, 0, false, nil
+	s.TakeOver, s.TakeOverEnded = "", false
 }
 
 // stage is the part of a rollout's life that it is in.

@@ -41,6 +41,9 @@ var markOriginal = jsonpatch.Annotation(rollout.AnnotationOriginalSpec)
 type Claimant struct {
 	// Claim is the release's own claim, TakeOver that of a dead release which may be replaced.
 	Claim, TakeOver string
+	// Ended is true if the release of TakeOver has ended and given everything back: what an object has of it is a copy
+	// that another client has brought back, and no original is restored from that.
+	Ended bool
 	// Overwrite is true if edits by another client are overwritten.
 	Overwrite bool
 	// WriteOriginalSpec is true if custom objects get an annotation with their original, where other tools look for it.
@@ -182,6 +185,18 @@ func (w Write) Stamp(digest string) []jsonpatch.Op {
 		jsonpatch.Annotation(rollout.AnnotationWritten), digest)})
 }
 
+// withoutCopy returns the object without the original that it has as a copy of an ended release's; the marks of that
+// release are replaced or removed like any others.
+func (b Borrowed) withoutCopy(h Claimant) Borrowed {
+	if h.Ended && h.TakeOver != "" && b.Holder() == h.TakeOver {
+		b.undo, b.hasSaved = nil, false
+		if _, copied := jsonpatch.At(b.live, markOriginal); copied {
+			b.undo = []jsonpatch.Op{jsonpatch.Remove(markOriginal)}
+		}
+	}
+	return b
+}
+
 // PlanWrite decides what to write so that the places are what derive makes of the original; nil if nothing. derive
 // returns the object and the places that the release owns. It fails with failure.Claimed, failure.Drift or what derive
 // fails with.
@@ -189,6 +204,7 @@ func (b Borrowed) PlanWrite(h Claimant, derive func(original Object) (Object, []
 	if err := h.CheckClaim(b.name, b.Holder()); err != nil {
 		return nil, err
 	}
+	b = b.withoutCopy(h)
 	original := b.Original()
 	wanted, paths, err := derive(clone(original))
 	if err != nil {
@@ -281,6 +297,7 @@ func (b Borrowed) PlanRestore(h Claimant) (*Write, error) {
 	if err := h.CheckClaim(b.name, b.Holder()); err != nil {
 		return nil, err
 	}
+	b = b.withoutCopy(h)
 	original := b.Original()
 	removed := append(slices.Clone(marks), jsonpatch.Annotation(rollout.AnnotationRepair))
 	for _, m := range removed {

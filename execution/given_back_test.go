@@ -1,4 +1,4 @@
-package drift
+package execution
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func run(t *testing.T, id, state string,
 
 // A claim is a copy only if its release, or a later one of that name, has given everything back. In doubt it is not:
 // what a dead release borrowed would be lost.
-func TestEnded(t *testing.T) {
+func TestHasGivenBack(t *testing.T) {
 	t.Parallel()
 	const web = "rollout/default/shop/web"
 	for _, c := range []struct {
@@ -80,10 +80,10 @@ func TestEnded(t *testing.T) {
 			described{{"task/t1", ""}: run(t, "1", "Interrupted", completed)}, false},
 		{"a user wrote it", "malformed", nil, false},
 	} {
-		ended, err := Ended(t.Context(), c.known, c.claim)
+		ended, err := HasGivenBack(t.Context(), c.known, c.claim)
 		require.NoError(t, err, c.reason)
 		require.Equal(t, c.ended, ended, c.reason)
 	}
-	_, err := Ended(t.Context(), described{}, "silent")
+	_, err := HasGivenBack(t.Context(), described{}, "silent")
 	require.Error(t, err, "without an answer nothing is known")
 }
