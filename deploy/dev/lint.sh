@@ -60,6 +60,8 @@ echo "lint: versions of modules"
 check_versions go.mod deploy/dev/kubernetes/go.mod deploy/dev/temporal/go.mod deploy/compose/programs/go.mod
 check_versions go.mod deploy/dev/helm/go.mod
 check_versions go.mod test/gitops/go.mod
+echo "lint: sums of the modules of make release"
+(cd deploy/dev/release && go list -deps tool >/dev/null)
 echo "lint: go vet, also with the failpoints"
 go vet ./...
 go vet -tags "failpoints,$go_tags" ./...
