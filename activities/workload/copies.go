@@ -14,8 +14,10 @@ import (
 // workload that a frozen release had left without a claim, must not take it for the state of a release.
 func (t *operationJob) noteCopy(ctx context.Context, o *object) {
 	claim, annotation := o.seen.Claim, workload.AnnotationClaimedBy
-	if saved, err := rollout.ParseSaved(o.seen.Rollout); claim == "" && err == nil {
-		claim, annotation = saved.Claim, workload.AnnotationRollout
+	if claim == "" && o.seen.Rollout != "" {
+		if saved, err := rollout.ParseSaved(o.seen.Rollout); err == nil {
+			claim, annotation = saved.Claim, workload.AnnotationRollout
+		}
 	}
 	if t.a.options.Temporal == nil || claim == "" || claim == t.req.Claim || workload.IsForeign(t.req.Claim, claim) ||
 		!drift.Brought(o, annotation) {
