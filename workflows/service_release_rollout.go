@@ -41,7 +41,7 @@ func (r *itemRun) rollOut(ctx workflow.Context, i int) (workload.Result, error) 
 			failure.WorkloadFailed)
 	}
 	input := r.rolloutInput(i, spec, recorded)
-	input.Request.Served = served
+	input.Served = served
 	return r.awaitRollout(ctx, i, input)
 }
 
@@ -128,7 +128,7 @@ func (r *itemRun) withdraw(ctx workflow.Context, record, why string, kind failur
 
 // awaitRollout starts the Rollout and waits for its end.
 func (r *itemRun) awaitRollout(ctx workflow.Context, i int, input RolloutInput) (workload.Result, error) {
-	spec, record := input.Request.Spec, input.Request.Record
+	spec, record := input.Spec, input.Record
 	child := workflow.ExecuteChildWorkflow(rolloutOptions(ctx, spec, record), TypeRollout, input)
 	view := &plan.RolloutStatus{Party: spec.Party, Namespace: spec.Namespace, Name: spec.Name, Record: record,
 		Steps: len(spec.Strategy.Steps)}

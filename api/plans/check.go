@@ -183,8 +183,8 @@ func (x *taskStart) askParties(ctx context.Context) (refusals []schema.FieldProb
 	return refusals, absent, nil
 }
 
-// askWithRecords repeats the checks of rollouts of which no pod shows the stable revision, with the one that their newest
-// Healthy record shows, and replaces their outcomes.
+// askWithRecords repeats the checks of rollouts of which no pod shows the stable revision, with the one that their
+// newest Healthy record shows, and replaces their outcomes.
 func (x *taskStart) askWithRecords(ctx context.Context, outcomes []workflows.PreflightOutcome,
 	order [][]itemCheck) (err error) {
 	var again []itemCheck

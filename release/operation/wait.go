@@ -207,8 +207,8 @@ func abort(req Request, seen Observed, e *failure.Error) workload.NextAction {
 	return workload.NextAction{Action: workload.ActWrite, Reason: e.Message, Write: w, Failure: e}
 }
 
-// takeOver restores what the previous holder borrowed and replaces its claim with this operation's, in one write. A copy
-// of what it had left is removed instead.
+// takeOver restores what the previous holder borrowed and replaces its claim with this operation's, in one write. A
+// copy of what it had left is removed instead.
 func takeOver(req Request, seen Observed, reason string) workload.NextAction {
 	w, _ := restoreWrite(seen, "take-over")
 	w.Release, w.Claim, w.OnlyIfUnchanged = false, req.Claim, true
