@@ -2,7 +2,7 @@ package traffic_test
 
 import (
 	"context"
-	"runtime/pprof"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -25,15 +25,15 @@ type mailbox struct {
 	mu         sync.Mutex
 	arrived    []rollout.Observed
 	noWorkflow bool
-	// refused counts the signals that found no workflow.
-	refused int
+	// refused are the signals that found no workflow.
+	refused []rollout.Observed
 }
 
 func (m *mailbox) SignalWorkflow(_ context.Context, _, _, _ string, arg any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.noWorkflow {
-		m.refused++
+		m.refused = append(m.refused, arg.(rollout.Observed))
 		return serviceerror.NewNotFound("no such workflow")
 	}
 	m.arrived = append(m.arrived, arg.(rollout.Observed))
@@ -49,7 +49,7 @@ func (m *mailbox) DescribeWorkflowExecution(context.Context, string,
 func (m *mailbox) refusals() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.refused
+	return len(m.refused)
 }
 
 func (m *mailbox) clear() {
@@ -132,16 +132,14 @@ func (w *watched) pinned() bool {
 	return selector["pod-template-hash"] == stable
 }
 
-// detectorStacks is formatted as the stacks of the goroutines of all detectors.
-type detectorStacks struct{}
+// state is formatted as what the rollout's workflow did not take, and the rollout's Services.
+type state struct{ *watched }
 
-func (detectorStacks) String() string {
-	var all strings.Builder
-	_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
-	stacks := strings.Split(all.String(), "\n\n")
-	return strings.Join(slices.DeleteFunc(stacks, func(stack string) bool {
-		return !strings.Contains(stack, "(*DriftDetector)")
-	}), "\n\n")
+func (s state) String() string {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	return fmt.Sprintf("refused %+v\n%v\n%v", s.mail.refused, s.object("Service", "order"),
+		s.object("Service", "order-canary"))
 }
 
 // takePods deletes pods and returns when.
@@ -188,7 +186,7 @@ func TestService_StaysPinned_WhenHeldByOtherEngine(t *testing.T) {
 	w.held.setLoose()
 	require.Eventually(t, func() bool {
 		return w.mail.refusals() > first
-	}, patience, tick, "the next change is checked again: %v", detectorStacks{})
+	}, patience, tick, "the next change is checked again: %v", state{w})
 	require.True(t, w.pinned())
 	require.Equal(t, before, w.wire.count())
 }

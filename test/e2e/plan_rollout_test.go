@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
@@ -230,9 +232,11 @@ func TestPlanWithCanary(t *testing.T) {
 		})
 		require.Equal(t, image, status.StableImages["app"], "the version that its last Healthy release has left")
 		e.MustVerb(name, "rollback", `{"actor":"ann"}`) // the template still has the image that does not exist
+		require.NoError(t, e.Kube.CoreV1().Pods(e.Apps).DeleteCollection(context.Background(), metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: "app=" + name}), "those that came next become ready")
 		e.WaitPhase(name, rollout.PhaseRolledBack)
-		e.WaitReadyPods(name, 2)
 		e.WaitTask(task, plan.TaskFailed)
+		require.Equal(t, image, imageOf(t, e, name))
 	})
 	t.Run("RolledBack", func(t *testing.T) {
 		t.Parallel()
@@ -258,28 +262,47 @@ func TestPlanWithCanary(t *testing.T) {
 	})
 }
 
-// breakPods makes the ready pods of a workload unready, until it has none and its own update shows that it hangs.
+// breakPods waits until the own update of a workload hangs, and makes its ready pods unready for good.
 func breakPods(t *testing.T, e *harness.Engine, name string) {
 	t.Helper()
 	pods := e.Kube.CoreV1().Pods(e.Apps)
-	require.Eventually(t, func() bool {
-		list, err := pods.List(context.Background(), metav1.ListOptions{LabelSelector: "app=" + name})
-		require.NoError(t, err)
-		ready, hangs := false, false
-		for _, p := range list.Items {
-			for _, c := range p.Status.ContainerStatuses {
-				hangs = hangs || c.State.Waiting != nil && c.State.Waiting.Reason == noImage.reason
+	var seen []corev1.Pod
+	eventually := func(is func() bool) {
+		require.Eventually(t, func() bool {
+			list, err := pods.List(context.Background(), metav1.ListOptions{LabelSelector: "app=" + name})
+			require.NoError(t, err)
+			seen = list.Items
+			return is()
+		}, harness.Patience, harness.Tick, "%s", lazily(func() string { return fmt.Sprintf("%+v", seen) }))
+	}
+	eventually(func() bool {
+		return slices.ContainsFunc(seen, func(p corev1.Pod) bool {
+			return slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+				return c.State.Waiting != nil && c.State.Waiting.Reason == noImage.reason
+			})
+		})
+	})
+	eventually(func() bool {
+		unready := true
+		for _, p := range seen {
+			at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
+			if at < 0 {
+				continue
 			}
-			for i, c := range p.Status.Conditions {
-				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-					ready = true
-					p.Status.Conditions[i].Status = corev1.ConditionFalse
-					_, _ = pods.UpdateStatus(context.Background(), &p, metav1.UpdateOptions{}) // repeated until it is
-				}
+			unready = false
+			// by the image of its containers, a pod of the local stack does not become ready again
+			changed, err := pods.Patch(context.Background(), p.Name, types.JSONPatchType, []byte(
+				`[{"op":"replace","path":"/spec/containers/0/image","value":"registry.test/order:never-ready"}]`),
+				metav1.PatchOptions{})
+			if err == nil {
+				changed.Status.Conditions[at].Status = corev1.ConditionFalse
+				_, _ = pods.UpdateStatus(context.Background(), changed, metav1.UpdateOptions{}) // repeated until it is
 			}
 		}
-		return hangs && !ready
-	}, harness.Patience, harness.Tick, "some pod stays ready, or the update does not hang")
+		return unready
+	})
 }
 
 // The canary in the middle of a plan is approved in the Temporal UI, in a real browser, without any other client.
