@@ -185,8 +185,10 @@ func (n *newcomer) do(commands string) string {
 func (n *newcomer) requireReleased(image string) {
 	n.t.Helper()
 	require.Equal(n.t, "Healthy\n", n.do("slipway rollout get hello/hello -o jsonpath={.phase}"))
-	pods := n.do("kubectl -n hello get pods -o jsonpath='{range .items[*]}{.spec.containers[0].image}{\"\\n\"}{end}'")
-	require.Equal(n.t, strings.Repeat(image+"\n", 5), pods)
+	require.Eventually(n.t, func() bool { // an old pod that terminates is listed for a moment
+		pods := n.do("kubectl -n hello get pods -o jsonpath='{range .items[*]}{.spec.containers[0].image}{\"\\n\"}{end}'")
+		return pods == strings.Repeat(image+"\n", 5)
+	}, harness.Patience, harness.Tick, "not all pods run %s, or others are left", image)
 }
 
 // releasesWithoutRights is the second part of the page: an administrator does once what the person may not do, and the
