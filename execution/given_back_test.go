@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workload"
 )
 
@@ -50,6 +51,13 @@ func run(t *testing.T, id, state string,
 			workload.SearchAttributeState: payload}}}}
 }
 
+// restoreOnly makes a release one that deploys nothing.
+func restoreOnly(
+	d *workflowservice.DescribeWorkflowExecutionResponse) *workflowservice.DescribeWorkflowExecutionResponse {
+	d.WorkflowExecutionInfo.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{rollout.MemoRestoreOnly: {}}}
+	return d
+}
+
 // A claim is a copy only if its release, or a later one of that name, has given everything back. In doubt it is not:
 // what a dead release borrowed would be lost.
 func TestHasGivenBack(t *testing.T) {
@@ -67,6 +75,14 @@ func TestHasGivenBack(t *testing.T) {
 		{"it runs", web + "@1", described{{web, ""}: run(t, "1", "Progressing", running)}, false},
 		{"it was terminated", web + "@1", described{{web, ""}: run(t, "1", "Progressing", terminated)}, false},
 		{"the next release has ended", web + "@1", described{{web, ""}: run(t, "2", "Healthy", completed)}, true},
+		{"the next release was rolled back, perhaps before it touched the workload", web + "@1",
+			described{{web, ""}: run(t, "2", "RolledBack", completed), {web, "1"}: run(t, "1", "Cancelled", completed)},
+			false},
+		{"the next release only restored what it had left", web + "@1", described{
+			{web, ""}:  restoreOnly(run(t, "2", "RolledBack", completed)),
+			{web, "1"}: run(t, "1", "Cancelled", completed)}, true},
+		{"it is Healthy, and the next release was rolled back", web + "@1", described{
+			{web, ""}: run(t, "2", "RolledBack", completed), {web, "1"}: run(t, "1", "Healthy", completed)}, true},
 		{"the next release, which asks, runs, and it has ended", web + "@1", described{
 			{web, ""}: run(t, "2", "Progressing", running), {web, "1"}: run(t, "1", "Healthy", completed)}, true},
 		{"the next release, which asks, runs, and it was terminated", web + "@1", described{

@@ -66,12 +66,39 @@ func (a *Activities) ended(ctx context.Context, claim string) (bool, error) {
 		if r.Outcome == nil {
 			continue
 		}
-		ended = ended || slices.Contains(execution.GaveBack, r.Outcome.State)
 		if r.Outcome.RunID == holder.RunID {
-			return ended, nil
+			return ended || slices.Contains(execution.GaveBack, r.Outcome.State), nil
+		}
+		if !ended {
+			if ended, err = a.restoredAll(ctx, r); err != nil {
+				return false, err
+			}
 		}
 	}
 	return false, nil
+}
+
+// restoredAll reports whether a release has given back what earlier ones of its name had borrowed, too: it is Healthy,
+// or was rolled back after it had begun. listed has no body.
+func (a *Activities) restoredAll(ctx context.Context, listed *v1alpha1.ReleaseRecord) (bool, error) {
+	switch rolledBack := listed.Outcome.State == string(rollout.PhaseRolledBack); {
+	case listed.Outcome.State == string(rollout.PhaseHealthy), rolledBack && store.IsRestoreOnly(listed):
+		return true, nil
+	case !rolledBack:
+		return false, nil
+	}
+	record, err := a.store.GetRelease(ctx, listed.Name)
+	if failure.Is(err, failure.NotFound) {
+		return false, nil // it was pruned in the meantime
+	}
+	if err != nil {
+		return false, attempt.RetriedError(err)
+	}
+	var ended rollout.Status
+	if err := v1alpha1.DecodeBody(record.Outcome.Body, &ended); err != nil {
+		return false, err
+	}
+	return ended.StableRevision != "", nil // known once the workload is claimed
 }
 
 // alive reports whether the holder of a claim still runs in Temporal.

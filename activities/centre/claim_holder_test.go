@@ -31,16 +31,25 @@ func TestClaimHolder_KnowsByRecords_WhetherSplitWasGivenBack(t *testing.T) {
 	for i, ended := range []struct {
 		run   string
 		phase rollout.Phase
-	}{{"first", rollout.PhaseHealthy}, {"frozen", rollout.PhaseCancelled}, {"finished", rollout.PhaseHealthy},
-		{"last", rollout.PhaseCancelled}} {
+		// began is true if the release had claimed the workload; restores, if it deployed nothing.
+		began, restores bool
+	}{{"first", rollout.PhaseHealthy, true, false}, {"frozen", rollout.PhaseCancelled, true, false},
+		{"finished", rollout.PhaseHealthy, true, false}, {"second", rollout.PhaseCancelled, true, false},
+		{"undone", rollout.PhaseRolledBack, true, false}, {"third", rollout.PhaseCancelled, true, false},
+		{"restoring", rollout.PhaseRolledBack, false, true}, {"last", rollout.PhaseCancelled, true, false},
+		{"neverBegan", rollout.PhaseRolledBack, false, false}} {
+		stable := ""
+		if ended.began {
+			stable = "web-1"
+		}
 		record, err := store.NewRolloutRecord(machine.Request{Spec: spec, Revision: int64(i + 1),
-			CreatedAt: at.Add(time.Duration(i) * time.Minute)})
+			RollBackFrozen: ended.restores, CreatedAt: at.Add(time.Duration(i) * time.Minute)})
 		require.NoError(t, err)
 		record.Name = fmt.Sprintf("shop-web-%d", i)
 		record.Spec.CreatedAt = instant.MicroOf(at.Add(time.Duration(i) * time.Minute))
 		require.NoError(t, home.CreateRecord(testContext(t), record))
 		require.NoError(t, home.CompleteRollout(testContext(t), record.Name, rollout.Status{Party: catalog.DefaultParty,
-			Namespace: "shop", Name: "web", Phase: ended.phase, CreatedAt: at,
+			Namespace: "shop", Name: "web", Phase: ended.phase, CreatedAt: at, StableRevision: stable,
 			Workflow: &audit.WorkflowRef{RunID: ended.run}}, 0))
 	}
 	for _, c := range []struct {
@@ -49,7 +58,9 @@ func TestClaimHolder_KnowsByRecords_WhetherSplitWasGivenBack(t *testing.T) {
 	}{
 		{"it gave everything back itself", "first", true},
 		{"the next one did", "frozen", true},
-		{"no later one has", "last", false},
+		{"the next one did before it was rolled back", "second", true},
+		{"the next one only restored it", "third", true},
+		{"the next one was rolled back before it began", "last", false},
 		{"it has no record, as one that was killed", "killed", false},
 	} {
 		answer, err := a.ClaimHolder(testContext(t),

@@ -65,7 +65,7 @@ func (d *DriftDetector) protect(ctx context.Context, service place, change func(
 		err = change()
 	}
 	if f, is := errors.AsType[*failure.Error](err); is { // the rollout hits the same failure and reports it
-		d.a.options.Logger.WarnContext(ctx, "a Service selects no ready pod, and this could not be fixed",
+		d.a.options.Logger.WarnContext(ctx, "requests to a Service reach no ready pod, and this could not be fixed",
 			"service", service.String(), "error", f)
 		return nil
 	}
@@ -77,7 +77,8 @@ func (d *DriftDetector) protect(ctx context.Context, service place, change func(
 const lostGrace = 5 * time.Second
 
 // unrouteLost restores the routes to canary Services that another client has deleted, and that the rollout has not
-// created again. again is when to look again; 0: none is left.
+// created again. While the stable Service has no ready pod either, it waits for the next change of its endpoints. again
+// is when to look again; 0: at the next change.
 func (d *DriftDetector) unrouteLost(ctx context.Context, claim string, h drift.Holding) (again time.Duration,
 	err error) {
 	var lost []*missingObject
@@ -90,26 +91,35 @@ func (d *DriftDetector) unrouteLost(ctx context.Context, claim string, h drift.H
 	for _, one := range lost {
 		at := one.place()
 		_, removed := d.a.removed.Get(one.UID)
-		stays := !removed && d.find(at) == nil
+		stays := !removed && d.find(at) == nil && drift.MayHold(d.a.options.Parties, claim, at.Namespace)
 		if wait := lostGrace - time.Since(one.since); stays && wait > 0 {
-			again = max(again, wait)
+			if again == 0 || wait < again {
+				again = wait
+			}
 			continue
 		}
+		done := true
 		if stays && h.Claim != "" {
-			if err := d.protect(ctx, at, func() error { return d.unrouteDeleted(ctx, at, claim, h) }); err != nil {
+			if err := d.protect(ctx, at, func() (err error) {
+				done, err = d.unrouteDeleted(ctx, at, claim, h)
+				return err
+			}); err != nil {
 				return 0, err
 			}
 		}
-		d.lostServices.Delete(at)
+		if done {
+			d.lostServices.CompareAndDelete(at, one)
+		}
 	}
 	return again, nil
 }
 
-// unrouteDeleted restores the routes to a canary Service that does not exist, if the stable Service has ready pods.
-func (d *DriftDetector) unrouteDeleted(ctx context.Context, canary place, claim string, h drift.Holding) error {
+// unrouteDeleted restores the routes to a canary Service that does not exist, as routeToStable does.
+func (d *DriftDetector) unrouteDeleted(ctx context.Context, canary place, claim string, h drift.Holding) (done bool,
+	err error) {
 	live, err := d.a.get(ctx, canary)
 	if err != nil || live != nil {
-		return err
+		return live != nil, err
 	}
 	return d.routeToStable(ctx, canary, claim, h, canary.String()+" was deleted by another client")
 }
@@ -221,12 +231,14 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 	if err != nil || len(ready) > 0 {
 		return err
 	}
-	return d.routeToStable(ctx, canary, claim, h, "no pod of the new version is ready")
+	_, err = d.routeToStable(ctx, canary, claim, h, "no pod of the new version is ready")
+	return err
 }
 
-// routeToStable restores the routes to a canary Service, if the stable Service has ready pods.
+// routeToStable restores the routes to a canary Service. done is false if the stable Service has no ready pods: then
+// nothing is written.
 func (d *DriftDetector) routeToStable(ctx context.Context, canary place, claim string, h drift.Holding,
-	why string) error {
+	why string) (done bool, err error) {
 	request := rollout.RouteRequest{Subject: rollout.Subject{Workload: catalog.Workload{Namespace: canary.Namespace,
 		WorkloadRef: h.Workload.WorkloadRef}, Claim: claim}, Action: rollout.RouteToStable, Routings: h.Routings,
 		Overwrite: true}
@@ -235,24 +247,24 @@ func (d *DriftDetector) routeToStable(ctx context.Context, canary place, claim s
 			continue
 		}
 		if ready, err := d.readyPodCount(ctx, j.stable()); err != nil || ready == 0 {
-			return err
+			return false, err
 		}
-		done := rollout.Observed{What: rollout.ObservedUnrouted, Claim: claim, Object: canary.String(),
+		change := rollout.Observed{What: rollout.ObservedUnrouted, Claim: claim, Object: canary.String(),
 			Message: fmt.Sprintf("%s sends all requests to %s, since %s", target(j.routing), j.stable(), why)}
 		held, err := d.a.held(ctx, j)
 		ours := func(p heldPlace) bool { return p.holder == j.hand.Claim }
-		if err != nil || !slices.ContainsFunc(held, ours) || !d.mayAct(ctx, claim, done) {
-			return err
+		if err != nil || !slices.ContainsFunc(held, ours) || !d.mayAct(ctx, claim, change) {
+			return err == nil, err
 		}
 		wrote, err := d.a.finalise(ctx, j)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if wrote {
-			d.queueReport(claim, done)
+			d.queueReport(claim, change)
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // mayAct reports whether this worker may act for a claim: its rollout runs in this engine, or no workload carries the

@@ -143,7 +143,7 @@ func TestTakeOver(t *testing.T) {
 			}
 			for _, action := range all {
 				req := b.request(action, w.routing)
-				req.Claim, req.TakeOver, req.Traffic = next, ours, weight(20)
+				req.Claim, req.TakeOver, req.Ended, req.Traffic = next, ours, true, weight(20)
 				b.must(req)
 			}
 			require.Equal(t, before, own(b.object(w.kind, "order")))
@@ -153,7 +153,8 @@ func TestTakeOver(t *testing.T) {
 }
 
 // A dump brings back what an ended release had on the objects: the next release takes that claim over, but what it
-// finds is the original, and not what the copied annotation names.
+// finds is the original, and not what the copied annotation names. Marks that the engine itself has left are no copy:
+// their original is restored (TestTakeOver).
 func TestTakeOver_RestoresNothingFromCopyOfEndedRelease(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {
@@ -161,6 +162,9 @@ func TestTakeOver_RestoresNothingFromCopyOfEndedRelease(t *testing.T) {
 			b := newBench(t)
 			b.set(w)
 			b.must(b.request(rollout.RoutePin, w.routing))
+			for _, mark := range []string{"null", `"` + ours + `"`} { // by another client's hand
+				b.merge("Service", "order", `{metadata: {annotations: {"`+rollout.AnnotationHeldBy+`": `+mark+`}}}`)
+			}
 			dumped := b.object("Service", "order").Object["spec"]
 
 			next := workload.Holder{WorkflowID: "rollout/default/shop/order", RunID: "run-2"}.String()

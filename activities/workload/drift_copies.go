@@ -19,7 +19,7 @@ func (s *DriftDetector) takeOffCopy(ctx context.Context, t target, r *claimedWor
 	if r.claim == "" || r.repairer != "" || !r.copied && !r.brought {
 		return false, nil
 	}
-	if !r.copied {
+	if !r.copied { // the workload itself is read only then
 		if ended, err := execution.HasGivenBack(ctx, s.temporal, r.claim); !ended || err != nil {
 			return false, err
 		}
@@ -33,6 +33,11 @@ func (s *DriftDetector) takeOffCopy(ctx context.Context, t target, r *claimedWor
 	}
 	if o.GetUID() != r.UID || o.GetAnnotations()[workload.AnnotationClaimedBy] != r.claim {
 		return true, nil // the watch delivers what it is now
+	}
+	if !r.copied {
+		if copied, err := isCopy(ctx, s.temporal, o, r.claim); !copied || err != nil {
+			return false, err
+		}
 	}
 	tests := []jsonpatch.Op{jsonpatch.Test("/metadata/uid", string(r.UID)),
 		jsonpatch.Test(jsonpatch.Annotation(workload.AnnotationClaimedBy), r.claim)}

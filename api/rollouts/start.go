@@ -326,13 +326,16 @@ func (s *rolloutStart) Launch(ctx context.Context) error {
 }
 
 func (s *rolloutStart) workflow() start.Workflow {
-	workload := s.request.Spec.WorkloadRef
+	workload, memo := s.request.Spec.WorkloadRef, map[string]any{workflows.MemoRecord: s.Written.Name}
+	if s.rollBackFrozen {
+		memo[rollout.MemoRestoreOnly] = true
+	}
 	return start.Workflow{Type: workflows.TypeRollout, Input: s.Input(s.Written), Options: client.StartWorkflowOptions{
 		ID:                       s.key.workflowID(),
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		TypedSearchAttributes:    workflows.RolloutAttributes(s.request.Spec),
-		Memo:                     map[string]any{workflows.MemoRecord: s.Written.Name},
+		Memo:                     memo,
 		StaticSummary: start.Summary(fmt.Sprintf("%s %s/%s: %s", workload.Kind, s.key.namespace,
 			workload.Name, s.machineRequest().Outline())),
 		StaticDetails: s.details(),

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/recent"
+	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/rollout"
@@ -44,6 +45,9 @@ func (c *Controller) removeCopy(ctx context.Context, w *kruise.Workload) (remove
 	}
 	if now := kruise.ReadWorkload(found); now.Claim != "" || now.Saved == nil || now.Saved.Claim != claim {
 		return true, nil // changed since
+	}
+	if !fieldmanager.WrittenByOther(found, workload.AnnotationRollout) {
+		return false, nil // the engine left it there
 	}
 	saved := found.GetAnnotations()[workload.AnnotationRollout]
 	ops := append([]jsonpatch.Op{jsonpatch.Test("/metadata/uid", string(found.GetUID())),

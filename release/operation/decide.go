@@ -105,7 +105,7 @@ func decide(req Request, seen Observed) workload.NextAction {
 		return decideHeld(req, seen)
 	case seen.Copied && !seen.Held && seen.Ending == nil:
 		return takeOver(req, seen, "remove what an ended release had left on it, which another client has brought back")
-	case seen.Claim == "" || seen.Copied && !seen.Held:
+	case seen.Claim == "" || seen.Copied && (!seen.Held || seen.Ending != nil):
 		return decideFree(req, seen)
 	case seen.Held:
 		return claimLost(req, seen)

@@ -59,7 +59,7 @@ func TestDecide_RemovesCopyOfEndedRelease(t *testing.T) {
 		held := seen
 		held.Held = true
 		require.Equal(t, failure.ClaimLost, operation.Decide(req, held).Failure.Kind, reason)
-		done := seen
+		done := held
 		done.Ending = &workload.Ending{Result: &workload.Result{Message: "restarted"}}
 		require.Equal(t, workload.ActDone, operation.Decide(req, done).Action, reason)
 	}

@@ -12,6 +12,10 @@ import (
 	"slipway.io/slipway/release/workload"
 )
 
+// MemoRestoreOnly is the key of the memo of a release's workflow that deploys nothing: it only restores what an earlier
+// one left frozen.
+const MemoRestoreOnly = "restoreOnly"
+
 // LeftAnnotations and LeftLabels are what a release has on an object until it ends. Any client can write them again
 // later, with a dump or a manifest that has them.
 var (

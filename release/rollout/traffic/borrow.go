@@ -188,7 +188,8 @@ func (w Write) Stamp(digest string) []jsonpatch.Op {
 // withoutCopy returns the object without the original that it has as a copy of an ended release's; the marks of that
 // release are replaced or removed like any others.
 func (b Borrowed) withoutCopy(h Claimant) Borrowed {
-	if h.Ended && h.TakeOver != "" && b.Holder() == h.TakeOver {
+	brought := fieldmanager.WrittenByOther(&unstructured.Unstructured{Object: b.live}, rollout.AnnotationHeldBy)
+	if brought && h.Ended && h.TakeOver != "" && b.Holder() == h.TakeOver {
 		b.undo, b.hasSaved = nil, false
 		if _, copied := jsonpatch.At(b.live, markOriginal); copied {
 			b.undo = []jsonpatch.Op{jsonpatch.Remove(markOriginal)}
